@@ -35,6 +35,7 @@ if(NOT ADAPTRA_PLANNER_ONLY)
                                 INTERFACE_LINK_LIBRARIES "trilinos_kokkoscontainers;trilinos_kokkoscore")
   endif()
 
+  find_package(OpenMP QUIET COMPONENTS CXX)
   find_package(OneDNN QUIET)
   if(NOT OneDNN_FOUND)
     find_package(BLAS QUIET)

@@ -59,11 +59,12 @@ function(adaptra_app name)
 endfunction()
 
 # adaptra_test(<name> SOURCES ... USES <folder>... [LINK ...] [LABELS unit|mpi|fault|slow|gpu|slurm ...]
-#              [RANKS n...] [TIMEOUT seconds])
+#              [RANKS n...] [KOKKOS] [TIMEOUT seconds])
 # A GoogleTest program. With RANKS it runs once per number of MPI ranks, as <name>.<n>ranks; its main()
-# is then tests/support/mpi_main.cpp. Without RANKS it is one process with GoogleTest's main.
+# is then tests/support/mpi_main.cpp. Without RANKS it is one process with GoogleTest's main, or with KOKKOS
+# with tests/support/kokkos_main.cpp.
 function(adaptra_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LINK;LABELS;RANKS" ${ARGN})
+  cmake_parse_arguments(ARG "KOKKOS" "TIMEOUT" "SOURCES;USES;LINK;LABELS;RANKS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -91,7 +92,12 @@ function(adaptra_test name)
                            PROCESSORS 2 ENVIRONMENT "${ADAPTRA_TEST_ENVIRONMENT}")
     endforeach()
   else()
-    target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gmock_main)
+    if(ARG_KOKKOS)
+      target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/kokkos_main.cpp)
+      target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock)
+    else()
+      target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gmock_main)
+    endif()
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                          ENVIRONMENT "${ADAPTRA_TEST_ENVIRONMENT}")
