@@ -88,7 +88,8 @@ struct Deck {
     return training.sequence_tokens > 0 ? training.sequence_tokens : model.context_tokens;
   }
   std::int64_t decay_steps() const {
-    return training.decay_steps > 0 ? training.decay_steps : training.steps;
+    if (training.decay_steps > 0) return training.decay_steps;
+    return training.steps > training.warmup_steps ? training.steps : training.warmup_steps;
   }
   /// Tokens of one step over all replicas.
   std::int64_t tokens_per_step() const {

@@ -239,11 +239,10 @@ void Reader::check_rules() {
     add(fmt::format("{}: above training.learning_rate = {:g}",
                     place("training.minimum_learning_rate"), d.training.learning_rate));
   }
-  if (d.training.warmup_steps > d.decay_steps()) {
-    add(
-        fmt::format("{}: beyond the step where the decay ends, {} (training.decay_steps, or "
-                    "training.steps)",
-                    place("training.warmup_steps"), d.decay_steps()));
+  if (d.training.decay_steps > 0 && d.training.warmup_steps > d.training.decay_steps) {
+    add(fmt::format(
+        "{}: beyond training.decay_steps = {} (the rate would fall before it has risen)",
+        place("training.warmup_steps"), d.training.decay_steps));
   }
   auto axes = d.parallel.order;
   std::sort(axes.begin(), axes.end());

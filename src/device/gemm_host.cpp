@@ -87,8 +87,8 @@ void Gemm::run(Trans a_op, Trans b_op, GemmShape shape, float alpha, Matrix<cons
       sgemm(a_op, b_op, shape, alpha, ai, bi, beta, ci);
     } else {
       const auto aw = state_->widened(0, ai, at ? shape.k : shape.m, at ? shape.m : shape.k);
-      const std::int64_t width =
-          std::clamp<std::int64_t>(static_cast<std::int64_t>(state_->scratch[1].extent(0)) / shape.k, 1, shape.n);
+      const std::int64_t width = std::clamp<std::int64_t>(
+          static_cast<std::int64_t>(state_->scratch[1].extent(0)) / shape.k, 1, shape.n);
       for (std::int64_t n0 = 0; n0 < shape.n; n0 += width) {
         const GemmShape slice{shape.m, std::min(width, shape.n - n0), shape.k};
         const Matrix<const In> bs{bt ? bi.data + n0 * bi.stride : bi.data + n0, bi.stride};

@@ -80,27 +80,38 @@ std::vector<StagePart> split_layers(const Config& config, int stages, const Batc
   const auto part_of = [&](int stage, int first, int layers) {
     return StagePart{first, layers, stage == 0, stage == stages - 1};
   };
-  // best[s][l]: least possible maximum work of stages 0..s over the first l layers.
   const auto s_count = static_cast<std::size_t>(stages);
   const auto l_count = static_cast<std::size_t>(config.layers);
+  const auto work = [&](int stage, int end, int layers) {
+    return work_of(config, part_of(stage, end - layers, layers), batch).total();
+  };
   constexpr double none = std::numeric_limits<double>::infinity();
-  std::vector best(s_count, std::vector<double>(l_count + 1, none));
   std::vector chosen(s_count, std::vector<int>(l_count + 1, 0));
-  for (int s = 0; s < stages; ++s) {
-    for (int l = s + 1; l <= config.layers; ++l) {
-      for (int n = 1; n <= l - s; ++n) {
-        const double before =
-            s == 0 ? (n == l ? 0.0 : none)
-                   : best[static_cast<std::size_t>(s - 1)][static_cast<std::size_t>(l - n)];
-        const double work = std::max(before, work_of(config, part_of(s, l - n, n), batch).total());
-        auto& entry = best[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)];
-        if (work < entry) {
-          entry = work;
-          chosen[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)] = n;
+  // best[s][l]: least cost of stages 0..s over the first l layers; `join` adds a stage's work to
+  // it.
+  const auto search = [&](const auto& join) {
+    std::vector best(s_count, std::vector<double>(l_count + 1, none));
+    for (int s = 0; s < stages; ++s) {
+      const auto si = static_cast<std::size_t>(s);
+      for (int l = s + 1; l <= config.layers; ++l) {
+        for (int n = s == 0 ? l : 1; n <= l - s; ++n) {
+          const double before = s == 0 ? 0.0 : best[si - 1][static_cast<std::size_t>(l - n)];
+          const double cost = join(before, work(s, l, n));
+          auto& entry = best[si][static_cast<std::size_t>(l)];
+          if (cost < entry) {
+            entry = cost;
+            chosen[si][static_cast<std::size_t>(l)] = n;
+          }
         }
       }
     }
-  }
+    return best.back().back();
+  };
+  // First the least maximum, then, within it, the most even spread.
+  const double limit = search([](double before, double w) { return std::max(before, w); });
+  search([&](double before, double w) {
+    return w <= limit * (1 + 1e-9) ? before + (w / limit) * (w / limit) : none;
+  });
   std::vector<StagePart> parts(s_count);
   int left = config.layers;
   for (int s = stages - 1; s >= 0; --s) {

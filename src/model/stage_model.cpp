@@ -131,6 +131,7 @@ class StageModelOf final : public StageModel {
   const Batch& batch() const override { return batch_; }
   const device::Exec& exec() const override { return exec_; }
 
+  int in_flight() const override { return static_cast<int>(states_.size()); }
   void reserve(const Capacity& capacity) override;
   void begin_step() override;
   void set_tokens(const Microbatch& microbatch, std::span<const std::int32_t> tokens,

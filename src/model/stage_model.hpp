@@ -53,6 +53,9 @@ class StageModel {
   virtual const Batch& batch() const = 0;
   virtual const device::Exec& exec() const = 0;
 
+  /// Capacity::in_flight as reserved.
+  virtual int in_flight() const = 0;
+
   /// Makes room for another plan, at a step border; the step's state is empty then.
   virtual void reserve(const Capacity& capacity) = 0;
 

@@ -1,9 +1,12 @@
 #include "pipeline/executor.hpp"
 
 #include "mpi/wait.hpp"
+#include "pipeline/clock.hpp"
 
 #include <fmt/format.h>
-#include <time.h>
+
+#include <algorithm>
+#include <utility>
 
 namespace adaptra::pipeline {
 namespace {
@@ -12,12 +15,6 @@ using plan::OpKind;
 
 // Ops enqueued beyond the running one, so that a GPU never waits for the host between two ops.
 constexpr std::size_t ops_ahead = 1;
-
-std::int64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 Phase phase_of(OpKind kind) {
   switch (kind) {
@@ -53,10 +50,12 @@ LinkEnd& Executor::target_of(OpKind kind) {
 
 Status Executor::run(std::int64_t step, const std::vector<plan::Op>& order) {
   records_.clear();
-  const int microbatches = static_cast<int>(order.size() / 3);
-  for (const LinkEnd& end : {previous_, next_}) {
+  for (const auto& [end, kind] :
+       {std::pair(previous_, OpKind::forward), std::pair(next_, OpKind::backward_input)}) {
     if (end.channel == nullptr) continue;
-    if (Status s = end.channel->begin_step(step, microbatches); !s.ok()) return s;
+    const auto expected = std::count_if(
+        order.begin(), order.end(), [kind = kind](const plan::Op& op) { return op.kind == kind; });
+    if (Status s = end.channel->begin_step(step, static_cast<int>(expected)); !s.ok()) return s;
   }
   for (const plan::Op& op : order) {
     Running run;

@@ -41,7 +41,8 @@ class Executor {
   /// executor.
   Executor(Stage& stage, LinkEnd previous, LinkEnd next, Progress& progress, double deadline_s);
 
-  /// Runs the step. `order` has each op of each microbatch exactly once (plan::check made sure).
+  /// Runs the step: F, B and W of each microbatch exactly once (plan::check made sure), or the F
+  /// alone for an evaluation.
   Status run(std::int64_t step, const std::vector<plan::Op>& order);
 
   /// The ops of the last step, in the order in which they ran.

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"evaluation.every_steps = 5", "data.validation"}},
         Bad{data_line + "[training]\nminimum_learning_rate = 1\n",
             {"training.minimum_learning_rate"}},
-        Bad{data_line + "[training]\nwarmup_steps = 1000\n",
+        Bad{data_line + "[training]\nwarmup_steps = 1000\ndecay_steps = 100\n",
             {"training.warmup_steps = 1000", "100"}}));
 
 TEST(Deck, AllProblemsComeInOneReport) {

@@ -55,6 +55,27 @@ TEST(SplitLayers, GivesTheStageWithTheHeadFewerLayers) {
   EXPECT_LT(parts.back().layers, parts[1].layers);
 }
 
+TEST(SplitLayers, NoOtherSplitHasALowerMaximum) {
+  Config config = gpt2(7, 64, 4);
+  config.vocabulary = 2000;
+  const Batch batch{1, 32};
+  const auto heaviest = [&](const std::vector<int>& counts) {
+    double most = 0;
+    int first = 0;
+    for (std::size_t s = 0; s < counts.size(); ++s) {
+      const StagePart part{first, counts[s], s == 0, s + 1 == counts.size()};
+      most = std::max(most, work_of(config, part, batch).total());
+      first += counts[s];
+    }
+    return most;
+  };
+  std::vector<int> ours;
+  for (const auto& part : split_layers(config, 3, batch)) ours.push_back(part.layers);
+  for (int a = 1; a <= 5; ++a) {
+    for (int b = 1; a + b <= 6; ++b) EXPECT_LE(heaviest(ours), heaviest({a, b, 7 - a - b}));
+  }
+}
+
 TEST(SplitLayers, FewerLayersThanStagesIsExplained) {
   try {
     split_layers(gpt2(3, 64, 4), 4, {1, 8});
