@@ -44,6 +44,11 @@ if(NOT ADAPTRA_PLANNER_ONLY)
     endif()
   endif()
 
+  find_package(ZLIB QUIET)
+  if(NOT ZLIB_FOUND)
+    adaptra_missing("zlib" "zlib1g-dev")
+  endif()
+
   find_package(UCX QUIET)
   if(NOT UCX_FOUND)
     adaptra_missing("UCX" "libucx-dev")

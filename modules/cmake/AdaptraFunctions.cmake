@@ -11,6 +11,8 @@ function(adaptra_compile_options target)
     ${target}
     PRIVATE
       $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion>
+      # 2022-05, GCC 12: false positives on std::string, https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
+      $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
       $<$<AND:$<BOOL:${ADAPTRA_WERROR}>,$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>>:-Werror>
       $<$<AND:$<BOOL:${ADAPTRA_NATIVE}>,$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>>:-march=native>)
   target_compile_definitions(${target} PRIVATE $<$<BOOL:${ADAPTRA_CHECKS}>:ADAPTRA_CHECKS=1>)

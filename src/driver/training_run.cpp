@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <zlib.h>
 
 #include <chrono>
 #include <cmath>
@@ -46,24 +47,24 @@ class TrainingRun {
         self_(topology_.describe(Rank(session.rank()))),
         log_(session.rank() == 0 ? Log::Role::leads : Log::Role::follows, self_),
         wire_(topology_.pipeline().split(0, topology_.pipeline().rank())) {
-    prepare_folder(options);
-    start_watchdog();
     open_data();
     make_plan();
     make_stage();
     make_channels();
+    prepare_folder(options);  // nothing is written before all the rest has been found good
+    start_watchdog();
     announce();
   }
 
   ExitCode train();
 
  private:
-  void prepare_folder(const RunOptions& options);
-  void start_watchdog();
   void open_data();
   void make_plan();
   void make_stage();
   void make_channels();
+  void prepare_folder(const RunOptions& options);
+  void start_watchdog();
   void announce();
 
   StepSummary run_step(std::int64_t step);
@@ -74,6 +75,7 @@ class TrainingRun {
   void update(std::int64_t step, const StepSummary& summary);
   void report(std::int64_t step, const StepSummary& summary, double step_s);
   void evaluate(std::int64_t step);
+  std::string weights_fingerprint();
   model::StageModel& model() { return stage_->model(); }
   const std::vector<plan::Op>& order() const {
     return plan_.order.stages[static_cast<std::size_t>(topology_.stage().value)];
@@ -131,9 +133,6 @@ void TrainingRun::start_watchdog() {
 
 void TrainingRun::open_data() {
   mpi::agree(world_, [&] {
-    if (!topology_.first_stage() && !topology_.last_stage()) {
-      // No tokens here; only the numbering of microbatches, from a source that is never read.
-    }
     train_data_ = data::open_tokens(deck_.data.kind, deck_.data.train, deck_.model.vocabulary);
     sampler_ = std::make_unique<data::Sampler>(*train_data_, sampler_settings(deck_));
     if (deck_.evaluation.every_steps == 0) return;
@@ -398,6 +397,34 @@ void TrainingRun::evaluate(std::int64_t step) {
   if (step_log_) step_log_->write({{"step", step}, {"validation_loss", summary.loss}});
 }
 
+// A checksum of every weight in model order: equal for runs that are equal to the last bit.
+std::string TrainingRun::weights_fingerprint() {
+  std::vector<double> mine;
+  if (topology_.at().data == 0) {
+    const auto weights = Kokkos::create_mirror_view_and_copy(
+        Kokkos::HostSpace(), Kokkos::View<const float*, device::Memory, Kokkos::MemoryUnmanaged>(
+                                 model().weights().data(), model().weights().size()));
+    for (const auto& parameter : model().parameters()) {
+      if (parameter.index == 0 && !topology_.first_stage()) continue;
+      const auto sum = crc32(0, reinterpret_cast<const Bytef*>(weights.data() + parameter.offset),
+                             static_cast<uInt>(parameter.elements() * 4));
+      mine.push_back(parameter.index);
+      mine.push_back(static_cast<double>(sum));
+    }
+  }
+  std::map<int, std::uint32_t> sums;
+  for (const auto& part : world_.gather_all(mine)) {
+    for (std::size_t i = 0; i + 1 < part.size(); i += 2) {
+      sums[static_cast<int>(part[i])] = static_cast<std::uint32_t>(part[i + 1]);
+    }
+  }
+  uLong all = crc32(0, nullptr, 0);
+  for (const auto& [index, sum] : sums) {
+    all = crc32(all, reinterpret_cast<const Bytef*>(&sum), sizeof sum);
+  }
+  return fmt::format("{:08x}", all);
+}
+
 ExitCode TrainingRun::train() {
   ExitCode outcome = ExitCode::done;
   try {
@@ -433,8 +460,11 @@ ExitCode TrainingRun::train() {
   progress_.set(Phase::finishing);
   watchdog_.reset();  // from here on a peer that is gone has finished
   world_.barrier();
+  const std::string weights = weights_fingerprint();
+  if (step_log_) step_log_->write({{"exit_code", static_cast<int>(outcome)}, {"weights", weights}});
   if (outcome == ExitCode::done) {
-    log_.info("done: {} steps; {}", deck_.training.steps, deck_.run.output_dir);
+    log_.info("done: {} steps, weights {}; {}", deck_.training.steps, weights,
+              deck_.run.output_dir);
   }
   return outcome;
 }
