@@ -19,7 +19,7 @@ void RunFolder::prepare(const fs::path& folder, ExistingRun existing) {
   const bool holds_run = fs::exists(used_config(folder)) || fs::exists(step_log(folder));
   if (holds_run && existing == ExistingRun::refuse) {
     throw Error(ExitCode::usage,
-                fmt::format("{} already holds a run: go on with --resume, replace it with "
+                fmt::format("{} already holds a run: replace it with "
                             "--overwrite, or choose another run.output_dir",
                             folder.string()));
   }

@@ -10,7 +10,7 @@
 namespace adaptra::driver {
 
 /// What to do where the folder already holds a run.
-enum class ExistingRun { refuse, overwrite, resume };
+enum class ExistingRun { refuse, overwrite };
 
 class RunFolder {
  public:

@@ -18,7 +18,6 @@ TEST(RunFolder, OverwriteRemovesOnlyWhatARunWrites) {
   folder.write("checkpoints/step_1.h5", "x");
   folder.write("notes.txt", "mine");
   EXPECT_THROW(RunFolder::prepare(folder.path(), ExistingRun::refuse), Error);
-  RunFolder::prepare(folder.path(), ExistingRun::resume);
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "log.jsonl"));
   RunFolder::prepare(folder.path(), ExistingRun::overwrite);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "log.jsonl"));
