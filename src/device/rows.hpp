@@ -5,6 +5,7 @@
 
 #include "device/session.hpp"
 
+#include <cstring>
 #include <string>
 
 namespace adaptra::device {
@@ -27,6 +28,18 @@ template <typename Body>
 void for_each(const Exec& exec, const std::string& label, std::int64_t count, const Body& body) {
   using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
   Kokkos::parallel_for(label, Policy(exec, 0, count), body);
+}
+
+/// Sets all bytes to zero, in the order of the execution space.
+template <typename T>
+void clear(const Exec& exec, T* data, std::int64_t count) {
+  if constexpr (host_accessible) {
+    exec.fence();
+    std::memset(data, 0, static_cast<std::size_t>(count) * sizeof(T));
+  } else {
+    for_each(
+        exec, "clear", count, KOKKOS_LAMBDA(std::int64_t i) { data[i] = T(0); });
+  }
 }
 
 /// f(j) for j in [0, n), by the lanes of the team.

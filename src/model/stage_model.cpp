@@ -271,12 +271,12 @@ void StageModelOf<T>::allocate_parameters() {
   if constexpr (!std::is_same_v<T, float>) copies_ = allocate<T>("weights, bf16", elements);
   if (part_.embedding || part_.head) {
     tied_other_ = allocate<float>("tied gradient", parameters_.front().padded_elements);
-    Kokkos::deep_copy(tied_other_, 0.0F);
+    device::clear(exec_, tied_other_.data(), static_cast<std::int64_t>(tied_other_.extent(0)));
   }
-  Kokkos::deep_copy(weights_, 0.0F);
-  Kokkos::deep_copy(gradients_, 0.0F);
-  Kokkos::deep_copy(moment1_, 0.0F);
-  Kokkos::deep_copy(moment2_, 0.0F);
+  device::clear(exec_, weights_.data(), static_cast<std::int64_t>(weights_.extent(0)));
+  device::clear(exec_, gradients_.data(), static_cast<std::int64_t>(gradients_.extent(0)));
+  device::clear(exec_, moment1_.data(), static_cast<std::int64_t>(moment1_.extent(0)));
+  device::clear(exec_, moment2_.data(), static_cast<std::int64_t>(moment2_.extent(0)));
 
   pieces_ = allocate<Piece>("pieces", static_cast<std::int64_t>(piece_list_.size()));
   Kokkos::deep_copy(pieces_, Kokkos::View<Piece*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
@@ -361,8 +361,10 @@ void StageModelOf<T>::weights_changed() {
 
 template <typename T>
 void StageModelOf<T>::begin_step() {
-  Kokkos::deep_copy(exec_, gradients_, 0.0F);
-  if (part_.embedding && part_.head) Kokkos::deep_copy(exec_, tied_other_, 0.0F);
+  device::clear(exec_, gradients_.data(), static_cast<std::int64_t>(gradients_.extent(0)));
+  if (part_.embedding && part_.head) {
+    device::clear(exec_, tied_other_.data(), static_cast<std::int64_t>(tied_other_.extent(0)));
+  }
 }
 
 template <typename T>
