@@ -17,6 +17,12 @@ foreach(entry "fmt;libfmt-dev" "spdlog;libspdlog-dev" "nlohmann_json;nlohmann-js
   endif()
 endforeach()
 
+find_package(CBC QUIET)
+if(NOT CBC_FOUND)
+  message(STATUS "CBC not found: adaptra-plan --policy exact solves only very small problems "
+                 "(Debian 12: apt-get install coinor-libcbc-dev)")
+endif()
+
 if(NOT ADAPTRA_PLANNER_ONLY)
   find_package(MPI QUIET COMPONENTS C)
   if(NOT MPI_C_FOUND)

@@ -2,13 +2,17 @@
 
 #include "plan/bound.hpp"
 #include "plan/check.hpp"
+#include "plan/exact.hpp"
 #include "plan/json_fields.hpp"
+#include "plan/portfolio.hpp"
 #include "plan/simulate.hpp"
+#include "plan/slack.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 namespace adaptra::plan {
 namespace {
@@ -28,25 +32,25 @@ Status check_options(const PlanOptions& options) {
   return {};
 }
 
-// The best of the constructions.
-Result<Generated> best_of_policies(const Profile& profile, const PlanOptions& options) {
-  Result<Generated> best = Error(ExitCode::impossible_plan, "no policy fits");
-  std::int64_t best_ns = std::numeric_limits<std::int64_t>::max();
-  for (const Policy policy : {Policy::greedy, Policy::slackness, Policy::zb_h1, Policy::zb_h2,
-                              Policy::one_f_one_b, Policy::gpipe}) {
-    Result<Generated> made = generate(profile, policy, options.in_flight_limit);
-    if (!made) {
-      if (!best) best = made.error();
-      continue;
-    }
-    const Result<Schedule> schedule = simulate(profile, made.value().order);
-    if (!schedule) return schedule.error();
-    if (schedule.value().makespan_ns >= best_ns) continue;
-    best_ns = schedule.value().makespan_ns;
-    made.value().adjustments.clear();
-    best = std::move(made);
+constexpr double most_combinations = 2e6;
+
+// The truth where it can be had by trying everything, else what CBC makes of its time.
+Result<ExactResult> solve(const Profile& profile, const PlanOptions& options) {
+  if (exhaustive_combinations(profile) <= most_combinations) {
+    return solve_exhaustively(profile, options.in_flight_limit);
   }
-  return best;
+  CbcOptions cbc;
+  cbc.in_flight_limit = options.in_flight_limit;
+  cbc.time_limit_s = options.budget_ms / 1000.0;
+  return solve_with_cbc(profile, cbc);
+}
+
+void apply_proof(const ExactResult& exact, Plan& plan) {
+  if (exact.bound_ns <= plan.lower_bound_ns) return;
+  plan.lower_bound_ns = std::min(exact.bound_ns, plan.makespan_ns);
+  plan.best_reachable_ns = plan.lower_bound_ns;
+  plan.gap = static_cast<double>(plan.makespan_ns) / static_cast<double>(plan.lower_bound_ns) - 1.0;
+  if (plan.makespan_ns == plan.lower_bound_ns) plan.proven = "optimal";
 }
 
 Result<Order> parse_order_field(const Json& json) {
@@ -115,11 +119,21 @@ Result<Plan> plan_of_order(Profile profile, Order order, std::string policy,
     if (!slow) return slow.error();
     plan.makespan_p95_ns = slow.value().makespan_ns;
   }
-  plan.lower_bound_ns = lower_bound(profile, options.in_flight_limit).makespan_ns;
+  LowerBound bound = lower_bound(profile, options.in_flight_limit);
+  plan.lower_bound_ns = bound.makespan_ns;
+  plan.best_reachable_ns = bound.makespan_ns;
+  plan.bandwidth_bound = std::move(bound.bandwidth_bound);
   plan.gap =
       plan.lower_bound_ns > 0
           ? static_cast<double>(plan.makespan_ns) / static_cast<double>(plan.lower_bound_ns) - 1.0
           : 0.0;
+  plan.proven = plan.makespan_ns == plan.lower_bound_ns ? "optimal" : "bound";
+  // About a dozen simulations per link: only where that is quick.
+  if (profile.stages * static_cast<double>(profile.stages) * profile.microbatches < 20'000.0) {
+    Result<std::vector<std::int64_t>> absorbed = absorbed_ns(profile, order);
+    if (!absorbed) return absorbed.error();
+    plan.absorbs_ns = std::move(absorbed).value();
+  }
   plan.order = std::move(order);
   return plan;
 }
@@ -129,17 +143,28 @@ Result<Plan> make_plan(Profile profile, Policy policy, const PlanOptions& option
   for (const Status& status : {validate(profile), check_options(options)}) {
     if (!status) return status.error();
   }
-  if (policy == Policy::exact) {
-    return Error(ExitCode::usage, "policy exact: this build has no exact solver");
+  std::optional<ExactResult> exact;
+  Generated made;
+  if (policy == Policy::adaptra) {
+    Result<Order> order = best_order(profile, options);
+    if (!order) return order.error();
+    made.order = std::move(order).value();
+  } else if (policy == Policy::exact) {
+    Result<ExactResult> solved = solve(profile, options);
+    if (!solved) return solved.error();
+    exact = std::move(solved).value();
+    made.order = exact->order;
+    made.adjustments.push_back("solver: " + exact->solver);
+  } else {
+    Result<Generated> generated = generate(profile, policy, options.in_flight_limit);
+    if (!generated) return generated.error();
+    made = std::move(generated).value();
   }
-  Result<Generated> made = policy == Policy::adaptra
-                               ? best_of_policies(profile, options)
-                               : generate(profile, policy, options.in_flight_limit);
-  if (!made) return made.error();
-  Result<Plan> plan = plan_of_order(std::move(profile), std::move(made.value().order),
+  Result<Plan> plan = plan_of_order(std::move(profile), std::move(made.order),
                                     std::string(to_string(policy)), options);
   if (!plan) return plan;
-  plan.value().adjustments = std::move(made.value().adjustments);
+  plan.value().adjustments = std::move(made.adjustments);
+  if (exact) apply_proof(*exact, plan.value());
   plan.value().planning_ns = since(begin);
   return plan;
 }
@@ -170,6 +195,16 @@ std::string to_json(const Plan& plan) {
   json["makespan_p95_ns"] = plan.makespan_p95_ns;
   json["lower_bound_ns"] = plan.lower_bound_ns;
   json["gap"] = plan.gap;
+  json["best_reachable_ns"] = plan.best_reachable_ns;
+  json["bandwidth_bound"] = Json::array();
+  for (const BandwidthBound& bound : plan.bandwidth_bound) {
+    json["bandwidth_bound"].push_back(
+        {{"link", bound.link},
+         {"direction",
+          bound.direction == BandwidthBound::Direction::forward ? "forward" : "backward"}});
+  }
+  json["absorbs_ns"] = plan.absorbs_ns;
+  json["proven"] = plan.proven;
   json["planning_ns"] = plan.planning_ns;
   json["adjustments"] = plan.adjustments;
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";

@@ -3,6 +3,7 @@
 // with other programs ("adaptra-plan", version 1); `order` alone is enough to read one back.
 
 #include "core/error.hpp"
+#include "plan/bound.hpp"
 #include "plan/generate.hpp"
 #include "plan/order.hpp"
 #include "plan/profile.hpp"
@@ -29,9 +30,14 @@ struct Plan {
   std::vector<std::int64_t> peak_bytes;  ///< [S]
   std::vector<double> bubble;            ///< [S] 1 - busy / makespan
   std::int64_t makespan_ns = 0;
-  std::int64_t makespan_p95_ns = 0;  ///< with every message at its p95; the makespan if unknown
-  std::int64_t lower_bound_ns = 0;   ///< no order within the limits is faster
-  double gap = 0.0;                  ///< makespan / lower bound - 1
+  std::int64_t makespan_p95_ns = 0;    ///< with every message at its p95; the makespan if unknown
+  std::int64_t lower_bound_ns = 0;     ///< no order within the limits is faster
+  double gap = 0.0;                    ///< makespan / lower bound - 1
+  std::int64_t best_reachable_ns = 0;  ///< what these links allow at best: the lower bound
+  std::vector<BandwidthBound> bandwidth_bound;  ///< links whose occupancy decides that
+  std::vector<std::int64_t> absorbs_ns;  ///< [S-1] extra delay each link absorbs (slack.hpp); empty
+                                         ///< if the pipeline is too large to work it out in passing
+  std::string proven = "none";  ///< "optimal": no order is faster; "bound": the gap is proven;
   std::int64_t planning_ns = 0;
   std::vector<std::string> adjustments;  ///< what a policy had to give up to be possible
 };
@@ -42,9 +48,15 @@ struct PlanOptions {
   std::uint64_t budget_evals =
       0;  ///< if > 0: this many evaluations instead of a time, reproducible
   std::uint64_t seed = 1;
+  /// How much slower than the best a plan may be if its links absorb more delay in return. 0: only
+  /// ties; `start_up_tolerance` for the first plan of a run, before anything is known of delays.
+  double spare_tolerance = 0.0;
+  std::vector<Order> starts;  ///< further orders to start from, e.g. of the present plan
   std::int64_t plan_version = 0;
   std::stop_token stop;  ///< asks a search in another thread to end with what it has
 };
+
+inline constexpr double start_up_tolerance = 0.005;
 
 /// Makes, checks and predicts a plan. Local; any thread; the profile is validated first. Errors:
 /// usage (malformed profile), impossible_plan (limits below one microbatch, or a fixed pattern that
