@@ -26,9 +26,10 @@ class TokenSource {
 };
 
 /// Opens the files, folders and globs named, of the kind "text" (bytes; folders are walked, hidden
-/// and binary files skipped) or "nanogpt" (headerless little-endian u16). Ids must be below
-/// `vocabulary`. Throws Error{file}: missing, empty, odd size, or a file that belongs to another
-/// format.
+/// and binary files skipped), "nanogpt" (headerless little-endian u16), "llmc" (shards with a
+/// header) or "megatron" (pairs of .idx and .bin, named by either or by their prefix); in folders
+/// only files with the right ending count. Ids must be below `vocabulary`. Throws Error{file}:
+/// missing, empty, wrong size, or a file that belongs to another format.
 std::unique_ptr<TokenSource> open_tokens(const std::string& kind,
                                          const std::vector<std::string>& paths,
                                          std::int64_t vocabulary);

@@ -91,13 +91,14 @@ std::vector<Key> make_keys() {
               model("dropout", &Model::dropout,
                     "Probability, at the embedding, attention weights and both residuals.")),
 
-      one_of({"text", "nanogpt"},
+      one_of({"text", "nanogpt", "llmc", "megatron"},
              data("kind", &Data::kind,
                   "text: files or folders, read as bytes (model.vocabulary at least 256); nanogpt: "
-                  "headerless little-endian 16-bit tokens.")),
-      data(
-          "train", &Data::train,
-          "Files, folders or globs (text: folders are walked), relative to the working directory."),
+                  "headerless little-endian 16-bit tokens; llmc: token shards of llm.c; megatron: "
+                  "indexed datasets (.idx and .bin). See docs/data.md.")),
+      data("train", &Data::train,
+           "Files, folders (walked) or globs, relative to the working directory; megatron: also "
+           "prefixes."),
       data("validation", &Data::validation, "The same, for evaluation."),
       data("shuffle", &Data::shuffle, "Draw the sequences of an epoch in random order."),
 
