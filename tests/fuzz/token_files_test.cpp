@@ -57,14 +57,14 @@ TEST(TokenFiles, AnyDamageIsRefusedOrHarmless) {
       {"nanogpt", tokens}, {"llmc", llmc_shard({50256, 1, 2, 3, 4})}, {"megatron", tokens}};
   for (const auto& [kind, bytes] : good) {
     int accepted = 0, refused = 0;
-    for (int i = 0; i < 3000 * scale(); ++i) {
+    for (int i = 0; i < 500 * scale(); ++i) {
       const bool in_index = std::string(kind) == "megatron" && random() % 4 != 0;
       const auto outcome = read_tokens(folder, kind, in_index ? bytes : damaged(bytes, random),
                                        in_index ? damaged(index, random) : index);
       (outcome == ReadOutcome::accepted ? accepted : refused) += 1;
     }
-    EXPECT_GT(accepted, 50) << kind;
-    EXPECT_GT(refused, 500) << kind;
+    EXPECT_GT(accepted, 10) << kind;
+    EXPECT_GT(refused, 80) << kind;
   }
 }
 
