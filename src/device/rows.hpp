@@ -81,7 +81,7 @@ KOKKOS_INLINE_FUNCTION float row_max(const Team& team, int n, const F& f) {
   if constexpr (host_accessible) {
     constexpr int lanes = 16;
     float best[lanes];
-    for (int l = 0; l < lanes; ++l) best[l] = f(0);
+    for (float& lane : best) lane = f(0);
     int j = 0;
     for (; j + lanes <= n; j += lanes) {
       for (int l = 0; l < lanes; ++l) {
