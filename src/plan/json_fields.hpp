@@ -2,6 +2,7 @@
 // Reads the fields of one JSON object strictly and collects every problem. Inner header of plan/.
 
 #include "core/error.hpp"
+#include "plan/files.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -46,9 +47,5 @@ Error join_problems(const std::string& what, const std::vector<std::string>& pro
 
 /// Parses text that must be one JSON object.
 Result<Json> parse_object(std::string_view text, const std::string& what);
-
-/// Whole file; error of ExitCode::file if it cannot be read.
-Result<std::string> read_file(const std::string& path);
-Status write_file(const std::string& path, std::string_view text);
 
 }  // namespace adaptra::plan

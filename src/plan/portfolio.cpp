@@ -83,8 +83,10 @@ class Portfolio {
     std::vector<Order> starts = starts_;
     starts.insert(starts.begin(), best.order);
     const SearchResult robust = search(slow, starts, s);
-    // The search sees the order in its own form: what counts is the simulation of what it returns.
-    return within(robust.order, s.guard_ns) ? robust.order : best.order;
+    // The search sees orders in its own form: what counts is the simulation of what it returns.
+    const Result<Schedule> before = simulate(slow, best.order);
+    const bool better = before && robust.makespan_ns < before.value().makespan_ns;
+    return better && within(robust.order, s.guard_ns) ? robust.order : best.order;
   }
 
   Order with_most_spare(const SearchResult& best) {

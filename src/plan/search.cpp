@@ -296,6 +296,16 @@ SearchResult search(const Profile& profile, const std::vector<Order>& starts,
   }
   result.order = decoder.to_order(best);
   result.makespan_ns = best_value.makespan_ns;
+  // A start that loses in the decoder's form (its W need not be where the rule would put them)
+  // still counts as it is.
+  for (const Order& order : starts) {
+    if (guard != nullptr) break;
+    const Result<Schedule> schedule = simulate(profile, order);
+    if (schedule && schedule.value().makespan_ns < result.makespan_ns) {
+      result.order = order;
+      result.makespan_ns = schedule.value().makespan_ns;
+    }
+  }
   return result;
 }
 
