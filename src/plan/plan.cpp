@@ -33,6 +33,7 @@ Status check_options(const PlanOptions& options) {
 }
 
 constexpr double most_combinations = 2e6;
+constexpr double quick_budget_ms = 50.0;
 
 // The truth where it can be had by trying everything, else what CBC makes of its time.
 Result<ExactResult> solve(const Profile& profile, const PlanOptions& options) {
@@ -128,8 +129,11 @@ Result<Plan> plan_of_order(Profile profile, Order order, std::string policy,
           ? static_cast<double>(plan.makespan_ns) / static_cast<double>(plan.lower_bound_ns) - 1.0
           : 0.0;
   plan.proven = plan.makespan_ns == plan.lower_bound_ns ? "optimal" : "bound";
-  // About a dozen simulations per link: only where that is quick.
-  if (profile.stages * static_cast<double>(profile.stages) * profile.microbatches < 20'000.0) {
+  // About a dozen simulations per link: only where that is quick, and not in a plan that is wanted
+  // at once.
+  const bool at_once = options.budget_evals == 0 && options.budget_ms < quick_budget_ms;
+  if (!at_once &&
+      profile.stages * static_cast<double>(profile.stages) * profile.microbatches < 20'000.0) {
     Result<std::vector<std::int64_t>> absorbed = absorbed_ns(profile, order);
     if (!absorbed) return absorbed.error();
     plan.absorbs_ns = std::move(absorbed).value();

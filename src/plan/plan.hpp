@@ -36,7 +36,7 @@ struct Plan {
   std::int64_t best_reachable_ns = 0;  ///< what these links allow at best: the lower bound
   std::vector<BandwidthBound> bandwidth_bound;  ///< links whose occupancy decides that
   std::vector<std::int64_t> absorbs_ns;  ///< [S-1] extra delay each link absorbs (slack.hpp); empty
-                                         ///< if the pipeline is too large to work it out in passing
+                                         ///< if that would take longer than planning should
   std::string proven = "none";  ///< "optimal": no order is faster; "bound": the gap is proven;
   std::int64_t planning_ns = 0;
   std::vector<std::string> adjustments;  ///< what a policy had to give up to be possible
