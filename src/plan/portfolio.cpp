@@ -2,6 +2,7 @@
 
 #include "plan/bound.hpp"
 #include "plan/check.hpp"
+#include "plan/generate.hpp"
 #include "plan/search.hpp"
 #include "plan/simulate.hpp"
 #include "plan/slack.hpp"
@@ -99,6 +100,22 @@ class Portfolio {
     for (std::size_t i = 0; i < p_.forward_ns.size(); ++i) {
       unit = std::max(unit, p_.forward_ns[i] + p_.backward_input_ns[i]);
     }
+    const auto consider = [&](const Order& order) {
+      if (!within(order, limit)) return;
+      const std::int64_t absorbed = least_absorbed_ns(p_, order).value();
+      if (absorbed <= most) return;
+      most = absorbed;
+      chosen = order;
+    };
+    // Orders generated as if every link were slower: more warm-up, so more slackness.
+    GenerateRule rule;
+    if (o_.in_flight_limit > 0) {
+      rule.in_flight_limit.assign(p_.forward_ns.size(), o_.in_flight_limit);
+    }
+    for (const std::int64_t delay : {unit / 8, unit / 4, unit / 2, unit}) {
+      const Result<Order> order = generate_by_simulation(with_more_delay(p_, delay), rule);
+      if (order) consider(order.value());
+    }
     // Orders that are good although every link is slower by so much.
     int left = 3;
     for (const std::int64_t delay : {unit / 4, unit, 3 * unit}) {
@@ -112,12 +129,7 @@ class Portfolio {
       std::vector<Order> starts = starts_;
       starts.insert(starts.begin(), chosen);
       const SearchResult found = search(slower, starts, s);
-      if (!within(found.order, limit)) continue;
-      const std::int64_t absorbed = least_absorbed_ns(p_, found.order).value();
-      if (absorbed > most) {
-        most = absorbed;
-        chosen = found.order;
-      }
+      consider(found.order);
     }
     return chosen;
   }
@@ -127,10 +139,10 @@ class Portfolio {
     return schedule && schedule.value().makespan_ns <= limit;
   }
 
-  // Four measurements of absorbed delay, a dozen simulations per link each, must be a small part.
+  // Eight measurements of absorbed delay, a dozen simulations per link each, must be a small part.
   bool spare_is_affordable() const {
     if (p_.stages < 2) return false;
-    const double simulations = 4.0 * 14.0 * (p_.stages - 1);
+    const double simulations = 8.0 * 14.0 * (p_.stages - 1);
     if (o_.budget_evals > 0) return simulations * 4.0 < 0.2 * static_cast<double>(o_.budget_evals);
     const double ops = 3.0 * p_.stages * static_cast<double>(p_.microbatches);
     constexpr double ms_per_op = 30e-6;
