@@ -72,6 +72,17 @@ struct Plan {
 
 struct Transport {
   std::string path = "delegated";
+  std::string wire = "ucx";
+  std::vector<std::string> rails;
+  std::string same_host = "shared_memory";
+  std::string wait = "event";
+  bool checksum = false;
+  double rail_deadline_s = 2;
+};
+
+struct Faults {
+  std::vector<std::string> inject;
+  std::string trace;
 };
 
 struct Deck {
@@ -83,6 +94,7 @@ struct Deck {
   Parallel parallel;
   Plan plan;
   Transport transport;
+  Faults faults;
 
   std::int64_t sequence_tokens() const {
     return training.sequence_tokens > 0 ? training.sequence_tokens : model.context_tokens;

@@ -60,6 +60,9 @@ std::vector<Key> make_keys() {
   const auto transport = [](const std::string& n, auto m, const std::string& d) {
     return row("transport", n, &Deck::transport, m, d);
   };
+  const auto faults = [](const std::string& n, auto m, const std::string& d) {
+    return row("faults", n, &Deck::faults, m, d);
+  };
 
   return {
       run("name", &Run::name, "Name of the run, shown at start-up."),
@@ -179,6 +182,32 @@ std::vector<Key> make_keys() {
              transport("path", &Transport::path,
                        "direct: a stage waits until its message has left; delegated: it goes on at "
                        "once.")),
+      one_of({"ucx", "mpi"},
+             transport("wire", &Transport::wire,
+                       "What carries the messages: ucx survives a lost rail, mpi does not "
+                       "(docs/transport.md).")),
+      transport("rails", &Transport::rails,
+                "ucx: network devices to use, e.g. [\"mlx5_0:1\", \"mlx5_1:1\"]; empty: all usable "
+                "ones. Rail i of one host is joined to rail i of the other."),
+      one_of({"shared_memory", "network"},
+             transport("same_host", &Transport::same_host,
+                       "ucx: how ranks on one host reach each other.")),
+      one_of({"event", "spin"},
+             transport("wait", &Transport::wait,
+                       "ucx: how the threads that move messages wait; spin is faster and takes a "
+                       "core per link.")),
+      transport("checksum", &Transport::checksum,
+                "ucx: check every message's content, and send a damaged one again."),
+      between(0.05, 3600,
+              transport("rail_deadline_s", &Transport::rail_deadline_s,
+                        "ucx: a rail over which nothing came for so long, in seconds, is given up "
+                        "where another one is left.")),
+
+      faults("inject", &Faults::inject,
+             "ucx: faults to rehearse, each as \"latency links=6 steps=10:20 ms=30\" "
+             "(docs/transport.md)."),
+      faults("trace", &Faults::trace,
+             "ucx: a file of latencies to rehearse, lines `step;i_j[,k_l...];seconds`."),
   };
 }
 
@@ -278,6 +307,7 @@ const std::vector<Section>& sections() {
       {"parallel", "How ranks share the work: data x pipeline x tensor ranks in all"},
       {"plan", "The order of the ops of a step"},
       {"transport", "How messages go from stage to stage"},
+      {"faults", "Slow and failing links to rehearse"},
   };
   return table;
 }

@@ -6,13 +6,13 @@
 #include "data/token_source.hpp"
 #include "deck/read.hpp"
 #include "device/session.hpp"
+#include "driver/links.hpp"
 #include "driver/setup.hpp"
 #include "driver/step_summary.hpp"
 #include "driver/watchdog.hpp"
 #include "mpi/agree.hpp"
 #include "pipeline/executor.hpp"
 #include "pipeline/gpt2_stage.hpp"
-#include "transport/mpi_channel.hpp"
 #include "transport/reduce.hpp"
 
 #include <fmt/format.h>
@@ -97,6 +97,7 @@ class TrainingRun {
   plan::Plan plan_;
   std::vector<model::StagePart> parts_;
   std::unique_ptr<Gpt2Stage> stage_;
+  faults::Schedule faults_;
   std::unique_ptr<transport::Channel> previous_, next_;
   std::unique_ptr<pipeline::Executor> executor_;
   std::unique_ptr<transport::Reducer> reducer_;
@@ -197,15 +198,10 @@ void TrainingRun::make_channels() {
     return std::min(plan_.microbatches, std::max(0, ahead) + 2);
   };
   const auto make = [&](int link, transport::Direction sends, int peer) {
-    transport::MpiChannelSettings settings;
-    settings.link = LinkId(link);
-    settings.sends = sends;
-    settings.peer = peer;
-    settings.message_bytes = stage_->message_bytes();
-    settings.send_slots = settings.receive_slots = slots(link);
-    settings.deadline_s = deck_.run.peer_deadline_s;
-    return transport::make_mpi_channel(wire_, settings);
+    return make_link(deck_, wire_,
+                     {LinkId(link), sends, peer, stage_->message_bytes(), slots(link)}, faults_);
   };
+  mpi::agree(world_, [&] { faults_ = fault_schedule(deck_); });
   mpi::agree(world_, [&] {
     if (!topology_.first_stage()) {
       previous_ = make(stage - 1, transport::Direction::backward, stage - 1);
@@ -255,7 +251,15 @@ void TrainingRun::announce() {
       crossing += fmt::format("{}{}-{}", crossing.empty() ? "" : ", ", link, link + 1);
     }
   }
-  log_.info("wire: MPI, {}; links between hosts: {}", deck_.transport.path,
+  const auto paths = world_.gather_all(next_ ? next_->path() : std::string());
+  std::string by_link;
+  for (int link = 0; link + 1 < topology_.layout().pipeline; ++link) {
+    const auto rank = mpi::rank_of(topology_.layout(), {0, link, 0});
+    by_link += fmt::format("{}{}-{} {}", by_link.empty() ? "" : ", ", link, link + 1,
+                           paths[static_cast<std::size_t>(rank.value)]);
+  }
+  log_.info("wire: {}, {}; links: {}; between hosts: {}", deck_.transport.wire,
+            deck_.transport.path, by_link.empty() ? "none" : by_link,
             crossing.empty() ? "none" : crossing);
   log_.info("data: {} tokens, {} sequences per epoch", train_data_->size(), sampler_->sequences());
 }
@@ -287,6 +291,10 @@ StepSummary TrainingRun::run_step(std::int64_t step) {
   progress_.set_step(step);
   stage_->begin_step(step, Gpt2Stage::Mode::training, *sampler_);
   executor_->run(step, order()).throw_if_error();
+  for (auto* channel : {previous_.get(), next_.get()}) {
+    if (channel == nullptr) continue;
+    for (const auto& line : channel->take_reports()) log_.local_warn("step {}: {}", step, line);
+  }
   progress_.set(Phase::reduction);
   model().finish();
   join_tied_embedding();

@@ -1,6 +1,7 @@
 #include "faults/schedule.hpp"
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 #include <fmt/format.h>
 
@@ -146,6 +147,94 @@ std::int64_t latency_ns(const LinkCondition& condition, LinkId link, std::int64_
   const double share = static_cast<double>(key >> 11) * 0x1.0p-53;
   return condition.latency_ns +
          static_cast<std::int64_t>(share * static_cast<double>(condition.jitter_ns));
+}
+
+Fault parse_fault(const std::string& text) {
+  static const std::map<std::string, Kind> kinds = {
+      {"latency", Kind::latency},
+      {"bandwidth", Kind::bandwidth},
+      {"rail_down", Kind::rail_down},
+      {"delegate_stall", Kind::delegate_stall},
+      {"delegate_crash", Kind::delegate_crash},
+      {"slow_compute", Kind::slow_compute},
+  };
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ExitCode::usage, fmt::format("fault '{}': {}", text, why));
+  };
+  const auto meant = [](const std::string& name, const std::vector<std::string>& known) {
+    const auto nearest = nearest_name(name, known);
+    return nearest.empty() ? fmt::format("; one of {}", fmt::join(known, ", "))
+                           : fmt::format("; did you mean {}?", nearest);
+  };
+  std::istringstream words(text);
+  std::string word;
+  words >> word;
+  const auto kind = kinds.find(word);
+  if (kind == kinds.end()) {
+    std::vector<std::string> known;
+    for (const auto& [name, value] : kinds) known.push_back(name);
+    refuse("unknown kind '" + word + "'" + meant(word, known));
+  }
+  Fault fault;
+  fault.kind = kind->second;
+  const auto set = [&](const std::string& key, const std::string& value) {
+    const auto number = [&](const std::string& of) {
+      std::size_t used = 0;
+      double x = 0;
+      try {
+        x = std::stod(of, &used);
+      } catch (const std::logic_error&) {
+      }
+      if (used == 0 || used != of.size() || !std::isfinite(x))
+        refuse("no number: " + key + "=" + value);
+      return x;
+    };
+    const auto whole = [&](const std::string& of) {
+      const double x = number(of);
+      if (x != std::floor(x) || x < 0 || x > 1e9) refuse("no whole number: " + key + "=" + value);
+      return static_cast<int>(x);
+    };
+    if (key == "links" || key == "stages") {
+      std::istringstream list(value);
+      for (std::string one; std::getline(list, one, ',');) fault.places.push_back(whole(one));
+    } else if (key == "steps") {
+      const auto colon = value.find(':');
+      fault.first_step = whole(value.substr(0, colon));
+      if (colon != std::string::npos && colon + 1 < value.size()) {
+        fault.end_step = whole(value.substr(colon + 1)) + std::int64_t{1};
+      }
+    } else if (key == "way") {
+      if (value != "forward" && value != "backward") refuse("way is forward or backward");
+      fault.ways = {value == "forward" ? Way::forward : Way::backward};
+    } else if (key == "ms") {
+      fault.amount_s = number(value) * 1e-3;
+    } else if (key == "jitter_ms") {
+      fault.jitter_s = number(value) * 1e-3;
+    } else if (key == "mb_per_s") {
+      fault.amount_bytes_per_s = number(value) * 1e6;
+    } else if (key == "factor") {
+      fault.factor = number(value);
+    } else if (key == "rail") {
+      fault.rail = whole(value);
+    } else if (key == "after") {
+      fault.after_messages = whole(value);
+    } else {
+      refuse("unknown key '" + key + "'" +
+             meant(key, {"links", "stages", "steps", "way", "ms", "jitter_ms", "mb_per_s", "factor",
+                         "rail", "after"}));
+    }
+  };
+  while (words >> word) {
+    const auto equals = word.find('=');
+    if (equals == std::string::npos) refuse("'" + word + "' is not key=value");
+    set(word.substr(0, equals), word.substr(equals + 1));
+  }
+  try {
+    check(fault);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  return fault;
 }
 
 std::vector<Fault> read_trace(const std::string& text, const std::string& name) {

@@ -73,6 +73,14 @@ class Schedule {
 std::int64_t latency_ns(const LinkCondition& condition, LinkId link, std::int64_t step,
                         MicrobatchId microbatch);
 
+/// Reads one fault from text: the kind, then key=value, e.g.
+///   "latency links=6 steps=10:20 ms=30 jitter_ms=5 way=forward"
+///   "bandwidth mb_per_s=25", "rail_down links=0 rail=1 steps=3:5 after=2", "delegate_stall ms=50",
+///   "delegate_crash links=0 steps=4:4", "slow_compute stages=2 factor=1.5".
+/// Without links or stages it holds for all, without steps always; the last step is included.
+/// Throws Error{usage}.
+Fault parse_fault(const std::string& text);
+
 /// Reads a PipeMorph trace: lines `iteration;i_j[,k_l...];seconds`, 0-based iteration, from which
 /// on the links i-j have that latency both ways (0 heals); `iteration;;inf` is a dead NIC: rail 0
 /// of every link from then on. Throws Error{usage} naming `name` and the line.

@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace adaptra::transport {
 
@@ -39,6 +40,12 @@ class Channel {
 
   /// "link 1 to stage 2 (rank 2)": for messages.
   virtual std::string describe() const = 0;
+
+  /// What carries the messages, for the start-up table: "MPI", "shared memory", "tcp on eth0".
+  virtual std::string path() const { return {}; }
+
+  /// What happened on the wire since the last call (a path lost, a path back): lines for the log.
+  virtual std::vector<std::string> take_reports() { return {}; }
 
   /// Prepares for a step in which `expected` messages come, of microbatches 0 .. expected-1.
   virtual Status begin_step(std::int64_t step, int expected) = 0;

@@ -64,6 +64,8 @@ class MpiChannel final : public Channel {
                        settings_.peer);
   }
 
+  std::string path() const override { return "MPI"; }
+
   Status begin_step(std::int64_t, int expected) override {
     expected_ = expected;
     next_receive_ = 0;

@@ -46,6 +46,42 @@ TEST_F(Policies, BothWaitingRulesGiveTheSameBits) {
   EXPECT_EQ(bits("delegated"), bits("direct"));
 }
 
+TEST_F(Policies, EveryWireGivesTheSameBits) {
+  const std::string validation =
+      "evaluation.microbatches=2 data.validation=" + (folder_.path() / "text.txt").string();
+  ASSERT_EQ(
+      train(4, "mpi", "training.steps=6 evaluation.every_steps=2 transport.wire=mpi " + validation)
+          .code,
+      0);
+  const std::string ucx =
+      "training.steps=6 evaluation.every_steps=2 transport.wire=ucx transport.checksum=true " +
+      validation;
+  ASSERT_EQ(train(4, "shared", ucx).code, 0);
+  EXPECT_EQ(bits("shared"), bits("mpi"));
+  const std::string tcp = ucx +
+                          " transport.same_host=network \"transport.rails=['lo', 'lo']\" "
+                          "transport.rail_deadline_s=1";
+  ASSERT_EQ(train(4, "tcp", tcp).code, 0);
+  EXPECT_EQ(bits("tcp"), bits("mpi"));
+  for (const std::string rule : {"direct", "delegated"}) {
+    const auto cut = train(4, "cut_" + rule,
+                           tcp + " transport.path=" + rule +
+                               " \"faults.inject=['rail_down links=1 rail=0 steps=2:3 after=2', "
+                               "'latency links=0 ms=3 jitter_ms=2 steps=4:']\"");
+    ASSERT_EQ(cut.code, 0) << cut.err;
+    EXPECT_EQ(bits("cut_" + rule), bits("mpi"));
+    EXPECT_THAT(cut.err, testing::HasSubstr("rail 0 (tcp on lo) is down"));
+  }
+}
+
+TEST_F(Policies, ALinkWithoutRailsEndsTheRunOnAllRanks) {
+  const auto run = train(3, "lost",
+                         "training.steps=8 transport.same_host=network \"transport.rails=['lo']\" "
+                         "\"faults.inject=['rail_down links=1 steps=3:']\"");
+  EXPECT_NE(run.code, 0);
+  EXPECT_THAT(run.err, testing::HasSubstr("link 1 to stage"));
+}
+
 TEST_F(Policies, FewerMicrobatchesThanStagesRun) {
   for (const int n : {1, 2, 3}) {
     const std::string settings = "training.steps=3 training.microbatches=" + std::to_string(n);

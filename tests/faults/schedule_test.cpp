@@ -87,6 +87,43 @@ TEST(Trace, LatenciesHoldUntilTheNextLineOfTheLink) {
   EXPECT_EQ(schedule.on_link(LinkId(1), Way::forward, 50).rails_down, 1U);
 }
 
+TEST(ParseFault, ReadsEveryKey) {
+  const Fault latency = parse_fault("latency links=6,7 steps=10:20 ms=30 jitter_ms=5 way=forward");
+  EXPECT_EQ(latency.places, (std::vector<int>{6, 7}));
+  EXPECT_EQ(latency.first_step, 10);
+  EXPECT_EQ(latency.end_step, 21);
+  EXPECT_DOUBLE_EQ(latency.amount_s, 0.03);
+  EXPECT_DOUBLE_EQ(latency.jitter_s, 0.005);
+  EXPECT_EQ(latency.ways, std::vector<Way>{Way::forward});
+  EXPECT_DOUBLE_EQ(parse_fault("bandwidth mb_per_s=25").amount_bytes_per_s, 25e6);
+  const Fault rail = parse_fault("rail_down rail=1 steps=3: after=2");
+  EXPECT_EQ(rail.rail, 1);
+  EXPECT_EQ(rail.after_messages, 2);
+  EXPECT_EQ(rail.end_step, for_ever);
+  EXPECT_EQ(parse_fault("slow_compute stages=2 factor=1.5").factor, 1.5);
+  EXPECT_EQ(parse_fault("delegate_crash steps=4:4").end_step, 5);
+}
+
+TEST(ParseFault, RefusesAndSuggests) {
+  for (const auto& [bad, word] :
+       std::vector<std::pair<std::string, std::string>>{{"latancy ms=1", "did you mean latency"},
+                                                        {"latency link=1", "did you mean links"},
+                                                        {"latency ms=fast", "no number"},
+                                                        {"latency 5", "not key=value"},
+                                                        {"rail_down rail=40", "0 to 31"},
+                                                        {"latency steps=5:3", "before the first"},
+                                                        {"bandwidth", "above 0"},
+                                                        {"", "unknown kind"}}) {
+    try {
+      parse_fault(bad);
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_THAT(error.what(), testing::HasSubstr(word));
+    }
+  }
+}
+
 TEST(Trace, BadLinesAreNamed) {
   for (const char* bad : {"x;0_1;1", "1;0_2;1", "1;0_1", "1;;0.5", "1;0_1;inf", "1;0_1;1;2",
                           "5;0_1;1\n4;0_1;0", "1;0_1;-1", "1;0_1,;x"}) {

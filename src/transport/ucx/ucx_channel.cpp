@@ -85,6 +85,12 @@ UcxChannel::UcxChannel(const ucx::LinkSettings& settings, const faults::Schedule
 
 UcxChannel::~UcxChannel() = default;
 
+std::string UcxChannel::path() const {
+  std::string all;
+  for (const auto& path : settings_.paths) all += (all.empty() ? "" : ", ") + path.describe();
+  return all;
+}
+
 Slot UcxChannel::slot(int pool_index, int index) const {
   return {std::span(memory_.get() + static_cast<std::size_t>(pool_index) * stride_,
                     settings_.message_bytes),
@@ -274,8 +280,22 @@ std::unique_ptr<UcxChannel> make_ucx_channel(const mpi::Communicator& comm,
   const auto mine = ucx::this_process(settings.rails);
   const auto theirs = ucx::Identity::from_text(swap(mine.to_text()));
   link.paths = ucx::choose_paths(mine, theirs, settings.same_host);
-  auto channel = std::make_unique<UcxChannel>(link, settings.faults);
-  channel->connect(unpack(swap(pack(channel->addresses()))));
+  // Whatever fails here, the peer hears of it instead of waiting.
+  std::unique_ptr<UcxChannel> channel;
+  std::string addresses;
+  try {
+    channel = std::make_unique<UcxChannel>(link, settings.faults);
+    addresses = pack(channel->addresses());
+  } catch (const Error& error) {
+    swap(std::string("!") + error.what());
+    throw;
+  }
+  const std::string answer = swap("=" + addresses);
+  if (!answer.starts_with('=')) {
+    throw Error(ExitCode::environment, fmt::format("{}: the peer could not open its end: {}",
+                                                   link.describe(), answer.substr(1)));
+  }
+  channel->connect(unpack(answer.substr(1)));
   return channel;
 }
 

@@ -40,6 +40,8 @@ class UcxChannel final : public Channel {
   void connect(const std::vector<std::string>& peer) { delegate_->connect(peer); }
 
   std::string describe() const override { return settings_.describe(); }
+  std::string path() const override;
+  std::vector<std::string> take_reports() override { return delegate_->take_reports(); }
   Status begin_step(std::int64_t step, int expected) override;
   Result<Slot> send_slot() override;
   Status send(MicrobatchId microbatch, Slot slot) override;
@@ -51,8 +53,6 @@ class UcxChannel final : public Channel {
   const ucx::Counters& counters() const { return delegate_->counters(); }
   /// How often send_slot() had to wait: back-pressure beyond the plan's need.
   std::uint64_t blocked_sends() const { return blocked_sends_; }
-  /// What happened to rails since the last call: lines for the log.
-  std::vector<std::string> take_reports() { return delegate_->take_reports(); }
   /// Messages completed since the last call.
   std::vector<MessageRecord> take_records() { return std::exchange(records_, {}); }
 
