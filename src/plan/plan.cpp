@@ -226,7 +226,10 @@ Result<Plan> parse_plan(std::string_view text) {
   Plan plan;
   plan.order = std::move(order).value();
   plan.stages = static_cast<int>(plan.order.stages.size());
-  plan.microbatches = static_cast<int>(plan.order.stages[0].size() / 3);
+  for (const auto& stage : plan.order.stages) {
+    for (const Op op : stage) plan.microbatches = std::max(plan.microbatches, op.microbatch + 1);
+  }
+  if (plan.microbatches == 0) return Error(ExitCode::usage, "plan: order: has no ops");
   std::vector<std::string> problems;
   JsonFields fields(json, "", problems);
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();

@@ -62,6 +62,7 @@ TEST(MakePlan, BadPlansAreNamed) {
            {"{}", "order"},
            {R"({"order":[]})", "order"},
            {R"({"order":[7]})", "order[0]"},
+           {R"({"order":[[]]})", "no ops"},
            {R"({"order":[["F0",3]]})", "order[0][1]"},
            {R"({"order":[["Q0"]]})", "order[0][0]"},
            {R"({"order":[["F0","B0","W0"]],"stages":2})", "stages"},
