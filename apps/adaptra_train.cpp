@@ -25,7 +25,7 @@ using adaptra::ExitCode;
 struct Arguments {
   std::string deck;
   std::vector<std::string> overrides;
-  std::string output_dir;
+  std::string output_dir, resume, max_time;
   bool overwrite = false, dry_run = false, print_config = false, single = false;
   bool deck_reference = false;
 };
@@ -37,7 +37,8 @@ Examples:
   adaptra-train inputs/gpt2-124m.toml --dry-run
 
 Exit codes: 0 done, 2 usage or deck, 3 launch or environment, 4 peer or link lost, 5 numerics,
-6 data file, 7 impossible plan, 10 stopped early, 11 stopped by request, 70 internal error.)";
+6 data file or checkpoint, 7 impossible plan, 10 stopped early with a
+checkpoint, 11 stopped by request, 70 internal error.)";
 
 // Rank that a launcher gave this process, before MPI is there to be asked.
 bool launched_as_first() {
@@ -51,6 +52,20 @@ std::vector<std::string> all_overrides(const Arguments& arguments) {
   auto overrides = arguments.overrides;
   if (!arguments.output_dir.empty()) overrides.push_back("run.output_dir=" + arguments.output_dir);
   return overrides;
+}
+
+// "HH:MM:SS" as seconds, 0 for none. Throws Error{usage}.
+double seconds_of(const std::string& text) {
+  if (text.empty()) return 0;
+  int hours = 0, minutes = 0, seconds = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%d:%d:%d%c", &hours, &minutes, &seconds, &rest) != 3 ||
+      hours < 0 || minutes < 0 || minutes > 59 || seconds < 0 || seconds > 59 ||
+      hours + minutes + seconds == 0) {
+    throw Error(ExitCode::usage,
+                fmt::format("--max-time {}: not a time as HH:MM:SS, e.g. 01:30:00", text));
+  }
+  return 3600.0 * hours + 60.0 * minutes + seconds;
 }
 
 // What needs no ranks: printed once, by the first process.
@@ -82,6 +97,9 @@ ExitCode train(const Arguments& arguments, adaptra::mpi::Session& session) {
   }
   adaptra::driver::RunOptions options;
   if (arguments.overwrite) options.existing = adaptra::driver::ExistingRun::overwrite;
+  if (!arguments.resume.empty()) options.existing = adaptra::driver::ExistingRun::resume;
+  options.resume = arguments.resume;
+  options.max_time_s = seconds_of(arguments.max_time);
   return adaptra::driver::run_training(deck, options, session);
 }
 
@@ -101,6 +119,11 @@ int main(int argc, char** argv) {
   app.add_option("overrides", arguments.overrides, "section.key=value, wins over the deck");
   app.add_option("--output-dir", arguments.output_dir, "The same as run.output_dir=...");
   app.add_flag("--overwrite", arguments.overwrite, "Replace a run that is already in the folder");
+  auto* resume = app.add_option("--resume", arguments.resume,
+                                "Go on from a checkpoint: =auto (the newest good one) or =PATH");
+  resume->expected(0, 1)->default_str("auto");
+  app.add_option("--max-time", arguments.max_time,
+                 "HH:MM:SS: stop with a checkpoint before so much time has passed; exit code 10");
   app.add_flag("--dry-run", arguments.dry_run, "Show split, memory and plan; train nothing");
   app.add_flag("--print-config", arguments.print_config,
                "Show the deck with every key; train nothing");
@@ -108,6 +131,10 @@ int main(int argc, char** argv) {
   app.add_flag("--deck-reference", arguments.deck_reference, "Show the page of all keys");
   try {
     app.parse(argc, argv);
+    if (resume->count() > 0 && arguments.resume.empty()) arguments.resume = "auto";
+    if (arguments.overwrite && resume->count() > 0) {
+      throw CLI::ValidationError("--overwrite", "excludes --resume");
+    }
     if (arguments.deck.empty() && !arguments.deck_reference)
       throw CLI::RequiredError(deck->get_name());
   } catch (const CLI::ParseError& error) {

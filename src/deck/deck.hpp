@@ -85,12 +85,21 @@ struct Faults {
   std::string trace;
 };
 
+struct Checkpoint {
+  std::int64_t every_steps = 0;
+  std::int64_t keep_last = 3;
+  std::int64_t keep_every_steps = 0;
+  bool asynchronous = true;
+  double deadline_s = 1800;
+};
+
 struct Deck {
   Run run;
   Model model;
   Data data;
   Training training;
   Evaluation evaluation;
+  Checkpoint checkpoint;
   Parallel parallel;
   Plan plan;
   Transport transport;

@@ -51,6 +51,9 @@ std::vector<Key> make_keys() {
   const auto evaluation = [](const std::string& n, auto m, const std::string& d) {
     return row("evaluation", n, &Deck::evaluation, m, d);
   };
+  const auto checkpoint = [](const std::string& n, auto m, const std::string& d) {
+    return row("checkpoint", n, &Deck::checkpoint, m, d);
+  };
   const auto parallel = [](const std::string& n, auto m, const std::string& d) {
     return row("parallel", n, &Deck::parallel, m, d);
   };
@@ -153,6 +156,24 @@ std::vector<Key> make_keys() {
       between(1, 65000,
               evaluation("microbatches", &Evaluation::microbatches,
                          "Microbatches of an evaluation and replica.")),
+
+      between(
+          0, many,
+          checkpoint("every_steps", &Checkpoint::every_steps,
+                     "Write a checkpoint after every so many steps and at the end; 0: only when "
+                     "the run is stopped early.")),
+      between(1, 1e6,
+              checkpoint("keep_last", &Checkpoint::keep_last,
+                         "Newest checkpoints to keep; older ones are deleted.")),
+      between(0, many,
+              checkpoint("keep_every_steps", &Checkpoint::keep_every_steps,
+                         "Checkpoints of these steps are kept for ever; 0: none.")),
+      checkpoint("asynchronous", &Checkpoint::asynchronous,
+                 "Write beside the steps that follow, which wait for a copy in memory only; false: "
+                 "the step waits for the disk and no copy is held."),
+      between(1, 86400,
+              checkpoint("deadline_s", &Checkpoint::deadline_s,
+                         "Longest wait for the slowest rank's writing, in seconds.")),
 
       between(1, 1e6, parallel("data", &Parallel::data, "Replicas of the pipeline.")),
       between(1, 1e4, parallel("pipeline", &Parallel::pipeline, "Stages of the pipeline (S).")),
@@ -304,6 +325,7 @@ const std::vector<Section>& sections() {
       {"data", "Where tokens come from"},
       {"training", "Steps, batch and optimizer"},
       {"evaluation", "Loss on data that is not trained on"},
+      {"checkpoint", "Saved weights and optimizer state (docs/checkpointing.md)"},
       {"parallel", "How ranks share the work: data x pipeline x tensor ranks in all"},
       {"plan", "The order of the ops of a step"},
       {"transport", "How messages go from stage to stage"},

@@ -19,13 +19,13 @@ void RunFolder::prepare(const fs::path& folder, ExistingRun existing) {
   const bool holds_run = fs::exists(used_config(folder)) || fs::exists(step_log(folder));
   if (holds_run && existing == ExistingRun::refuse) {
     throw Error(ExitCode::usage,
-                fmt::format("{} already holds a run: replace it with "
+                fmt::format("{} already holds a run: go on with --resume, replace it with "
                             "--overwrite, or choose another run.output_dir",
                             folder.string()));
   }
   if (holds_run && existing == ExistingRun::overwrite) {
-    for (const auto& path :
-         {used_config(folder), step_log(folder), post_mortem(folder), checkpoints(folder)}) {
+    for (const auto& path : {used_config(folder), step_log(folder), post_mortem(folder),
+                             checkpoints(folder), control(folder)}) {
       fs::remove_all(path, problem);
     }
   }
@@ -39,6 +39,9 @@ fs::path RunFolder::step_log(const fs::path& folder) {
 }
 fs::path RunFolder::post_mortem(const fs::path& folder) {
   return folder / "post_mortem.txt";
+}
+fs::path RunFolder::control(const fs::path& folder) {
+  return folder / "control";
 }
 fs::path RunFolder::checkpoints(const fs::path& folder) {
   return folder / "checkpoints";

@@ -10,7 +10,7 @@
 namespace adaptra::driver {
 
 /// What to do where the folder already holds a run.
-enum class ExistingRun { refuse, overwrite };
+enum class ExistingRun { refuse, overwrite, resume };
 
 class RunFolder {
  public:
@@ -22,6 +22,7 @@ class RunFolder {
   static std::filesystem::path used_config(const std::filesystem::path& folder);
   static std::filesystem::path step_log(const std::filesystem::path& folder);
   static std::filesystem::path post_mortem(const std::filesystem::path& folder);
+  static std::filesystem::path control(const std::filesystem::path& folder);
   static std::filesystem::path checkpoints(const std::filesystem::path& folder);
 };
 

@@ -11,7 +11,8 @@ namespace adaptra::driver {
 StepSummary agree_on_step(const mpi::Communicator& world, const RankSummary& mine,
                           std::int64_t tokens_per_step) {
   std::vector<double> packed = {static_cast<double>(mine.replica), static_cast<double>(mine.stop),
-                                static_cast<double>(mine.memory_bytes), mine.loss_sum};
+                                static_cast<double>(mine.memory_bytes), mine.loss_sum,
+                                mine.save ? 1.0 : 0.0};
   for (const auto& [index, square] : mine.squares) {
     packed.push_back(index);
     packed.push_back(square);
@@ -23,8 +24,9 @@ StepSummary agree_on_step(const mpi::Communicator& world, const RankSummary& min
     step.stop = std::max(step.stop, static_cast<StopRequest>(part[1]));
     step.memory_bytes = std::max(step.memory_bytes, static_cast<std::int64_t>(part[2]));
     loss += part[3];
+    step.save = step.save || part[4] != 0;
     if (part[0] != 0) continue;  // after the reduction all replicas have the same gradients
-    for (std::size_t i = 4; i + 1 < part.size(); i += 2) {
+    for (std::size_t i = 5; i + 1 < part.size(); i += 2) {
       squares[static_cast<int>(part[i])] = part[i + 1];
     }
   }

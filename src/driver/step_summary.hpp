@@ -18,6 +18,7 @@ namespace adaptra::driver {
 struct RankSummary {
   int replica = 0;
   StopRequest stop = StopRequest::none;
+  bool save = false;                            ///< a checkpoint is asked for
   std::int64_t memory_bytes = 0;                ///< resident
   double loss_sum = 0;                          ///< over this replica's tokens; last stage only
   std::vector<std::pair<int, double>> squares;  ///< parameter index, sum of squares of its gradient
@@ -28,6 +29,7 @@ struct StepSummary {
   double loss = 0;  ///< mean over all predicted tokens of the global batch
   double norm = 0;  ///< global gradient norm
   StopRequest stop = StopRequest::none;
+  bool save = false;
   std::int64_t memory_bytes = 0;  ///< of the rank that holds most
   int first_bad_parameter = -1;   ///< lowest index with a gradient that is not finite
   bool finite = true;

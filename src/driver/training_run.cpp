@@ -6,6 +6,7 @@
 #include "data/token_source.hpp"
 #include "deck/read.hpp"
 #include "device/session.hpp"
+#include "driver/checkpoints.hpp"
 #include "driver/links.hpp"
 #include "driver/setup.hpp"
 #include "driver/step_summary.hpp"
@@ -41,6 +42,7 @@ class TrainingRun {
  public:
   TrainingRun(const deck::Deck& deck, const RunOptions& options, mpi::Session& session)
       : deck_(deck),
+        options_(options),
         session_(session),
         world_(mpi::Communicator::world(deck.run.peer_deadline_s)),
         topology_(world_, layout_of(deck)),
@@ -51,9 +53,10 @@ class TrainingRun {
     make_plan();
     make_stage();
     make_channels();
-    prepare_folder(options);  // nothing is written before all the rest has been found good
+    prepare_folder();  // nothing is written before all the rest has been found good
     start_watchdog();
     announce();
+    resume();
   }
 
   ExitCode train();
@@ -63,11 +66,15 @@ class TrainingRun {
   void make_plan();
   void make_stage();
   void make_channels();
-  void prepare_folder(const RunOptions& options);
+  void prepare_folder();
   void start_watchdog();
   void announce();
+  void resume();
 
   StepSummary run_step(std::int64_t step);
+  StopRequest stop_requested();
+  bool take_control_file(const char* name);
+  std::optional<ExitCode> at_border(const StepSummary& summary);
   void join_tied_embedding();
   void reduce_replicas();
   double own_loss_sum(std::size_t microbatches);
@@ -82,6 +89,7 @@ class TrainingRun {
   }
 
   deck::Deck deck_;
+  RunOptions options_;
   mpi::Session& session_;
   mpi::Communicator world_;
   mpi::Topology topology_;
@@ -101,16 +109,20 @@ class TrainingRun {
   std::unique_ptr<transport::Channel> previous_, next_;
   std::unique_ptr<pipeline::Executor> executor_;
   std::unique_ptr<transport::Reducer> reducer_;
-  std::int64_t updates_ = 0;
+  std::unique_ptr<Checkpoints> checkpoints_;
+  ResumePoint at_;  // behind the last step done
+  Clock::time_point started_ = Clock::now();
+  double slowest_step_s_ = 0;
   double measured_s_ = 0;  // of the steps after the first, which warms caches up
   std::int64_t measured_steps_ = 0;
+  bool warm_ = false;
 };
 
-void TrainingRun::prepare_folder(const RunOptions& options) {
+void TrainingRun::prepare_folder() {
   const std::filesystem::path folder = deck_.run.output_dir;
   mpi::agree(world_, [&] {
     if (world_.rank() != 0) return;
-    RunFolder::prepare(folder, options.existing);
+    RunFolder::prepare(folder, options_.existing);
     write_file(RunFolder::used_config(folder), deck::write_deck(deck_));
     step_log_ = std::make_unique<StepLog>(RunFolder::step_log(folder));
   });
@@ -264,6 +276,31 @@ void TrainingRun::announce() {
   log_.info("data: {} tokens, {} sequences per epoch", train_data_->size(), sampler_->sequences());
 }
 
+void TrainingRun::resume() {
+  checkpoints_ = std::make_unique<Checkpoints>(world_, deck_, model(), log_);
+  if (!options_.resume.empty()) {
+    at_ = checkpoints_->resume(options_.resume, train_data_->fingerprint());
+  }
+}
+
+// Rank 0 looks for <output_dir>/control/NAME and takes it away: true once per file.
+bool TrainingRun::take_control_file(const char* name) {
+  std::error_code ignored;
+  return world_.rank() == 0 &&
+         std::filesystem::remove(RunFolder::control(deck_.run.output_dir) / name, ignored);
+}
+
+StopRequest TrainingRun::stop_requested() {
+  auto request = stop_requested_by_signal();
+  if (take_control_file("stop")) request = std::max(request, StopRequest::by_request);
+  // Another step and the checkpoint must fit into what is left.
+  const double reserve_s = 2 * slowest_step_s_ + 5;
+  if (options_.max_time_s > 0 && seconds_since(started_) + reserve_s > options_.max_time_s) {
+    request = std::max(request, StopRequest::time_nearly_up);
+  }
+  return request;
+}
+
 double TrainingRun::own_loss_sum(std::size_t microbatches) {
   if (!topology_.last_stage()) return 0;
   const auto losses = model().losses();
@@ -302,7 +339,8 @@ StepSummary TrainingRun::run_step(std::int64_t step) {
   progress_.set(Phase::norm);
   RankSummary mine;
   mine.replica = topology_.at().data;
-  mine.stop = stop_requested_by_signal();
+  mine.stop = stop_requested();
+  mine.save = take_control_file("save");
   mine.memory_bytes = resident_bytes();
   mine.loss_sum = own_loss_sum(static_cast<std::size_t>(plan_.microbatches));
   const auto squares = model().gradient_squares();
@@ -349,7 +387,7 @@ void TrainingRun::update(std::int64_t step, const StepSummary& summary) {
   adam.beta2 = t.adam_beta2;
   adam.epsilon = t.adam_epsilon;
   adam.weight_decay = t.weight_decay;
-  adam.update = ++updates_;
+  adam.update = ++at_.updates;
   if (t.clip_norm > 0 && summary.norm > t.clip_norm)
     adam.gradient_scale = t.clip_norm / summary.norm;
   model().update(adam);
@@ -357,7 +395,7 @@ void TrainingRun::update(std::int64_t step, const StepSummary& summary) {
 }
 
 void TrainingRun::report(std::int64_t step, const StepSummary& summary, double step_s) {
-  if (step > 1) {
+  if (measured_steps_ > 0 || std::exchange(warm_, true)) {
     measured_s_ += step_s;
     ++measured_steps_;
   }
@@ -433,10 +471,25 @@ std::string TrainingRun::weights_fingerprint() {
   return fmt::format("{:08x}", all);
 }
 
+// Checkpoints that are due, and requests to save or stop, which all ranks have agreed on.
+std::optional<ExitCode> TrainingRun::at_border(const StepSummary& summary) {
+  progress_.set(Phase::checkpoint);
+  const auto plan = plan::to_json(plan_);
+  checkpoints_->at_border(at_, train_data_->fingerprint(), plan);
+  const bool stop = summary.stop != StopRequest::none && at_.step < deck_.training.steps;
+  if (stop || summary.save) checkpoints_->save(at_, train_data_->fingerprint(), plan);
+  if (!stop) return std::nullopt;
+  log_.info("stopped after step {} {}; go on with --resume", at_.step,
+            summary.stop == StopRequest::by_request ? "as asked" : "because time is nearly up");
+  return summary.stop == StopRequest::by_request ? ExitCode::stopped_by_request
+                                                 : ExitCode::stopped_early;
+}
+
 ExitCode TrainingRun::train() {
   ExitCode outcome = ExitCode::done;
   try {
-    for (std::int64_t step = 1; step <= deck_.training.steps; ++step) {
+    while (at_.step < deck_.training.steps) {
+      const std::int64_t step = at_.step + 1;
       const auto begin = Clock::now();
       const StepSummary summary = run_step(step);
       if (summary.finite) {
@@ -445,15 +498,18 @@ ExitCode TrainingRun::train() {
         outcome = *code;
         break;
       }
+      at_.step = step;
       report(step, summary, seconds_since(begin));
       const auto every = deck_.evaluation.every_steps;
       if (every > 0 && step % every == 0) evaluate(step);
-      if (summary.stop != StopRequest::none && step < deck_.training.steps) {
-        outcome = summary.stop == StopRequest::by_request ? ExitCode::stopped_by_request
-                                                          : ExitCode::stopped_early;
-        log_.info("stopped after step {} as asked", step);
+      if (const auto code = at_border(summary)) {
+        outcome = *code;
         break;
       }
+      slowest_step_s_ = std::max(slowest_step_s_, seconds_since(begin));
+    }
+    if (outcome == ExitCode::done && deck_.checkpoint.every_steps > 0) {
+      checkpoints_->save(at_, train_data_->fingerprint(), plan::to_json(plan_));
     }
   } catch (const Error& error) {
     // This rank cannot tell the others in an orderly way: it speaks for the run and ends it.

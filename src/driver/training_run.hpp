@@ -9,10 +9,14 @@
 #include "driver/run_folder.hpp"
 #include "mpi/session.hpp"
 
+#include <string>
+
 namespace adaptra::driver {
 
 struct RunOptions {
   ExistingRun existing = ExistingRun::refuse;
+  std::string resume;     ///< "auto", a checkpoint file, or "": from the start
+  double max_time_s = 0;  ///< stop with a checkpoint before this much time has passed; 0: no limit
 };
 
 /// Runs the deck. Set-up errors are agreed: they are thrown on all ranks (mpi::ElsewhereError on
