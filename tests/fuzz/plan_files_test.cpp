@@ -15,7 +15,8 @@ TEST(Corpus, ReadersSurviveItAndItsMutations) {
   const int mutations = static_cast<int>(300 * (scale == nullptr ? 1.0 : std::atof(scale)));
   std::mt19937_64 random(1);
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(ADAPTRA_TEST_DATA "/fuzz/plan_corpus")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(ADAPTRA_TEST_DATA "/fuzz/plan_corpus")) {
     ++files;
     const std::string text = read_file(entry.path().string()).value();
     feed_readers(text);
