@@ -7,13 +7,18 @@ mark_as_advanced(ADAPTRA_CCACHE)
 # Options shared by every target: warnings, CPU, sanitizers.
 function(adaptra_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
+  # With CUDA, GCC sees what nvcc generates from our sources: its warnings are for host builds.
+  set(warnings ON)
+  if(Kokkos_ENABLE_CUDA)
+    set(warnings OFF)
+  endif()
   target_compile_options(
     ${target}
     PRIVATE
-      $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion>
+      $<$<AND:$<BOOL:${warnings}>,$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion>
       # 2022-05, GCC 12: false positives on std::string, https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
       $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
-      $<$<AND:$<BOOL:${ADAPTRA_WERROR}>,$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>>:-Werror>
+      $<$<AND:$<BOOL:${warnings}>,$<BOOL:${ADAPTRA_WERROR}>,$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>>:-Werror>
       $<$<AND:$<BOOL:${ADAPTRA_NATIVE}>,$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>>:-march=native>)
   # Loops with comparisons, roots and multiply-adds vectorise only with these; no value becomes less exact.
   target_compile_options(
@@ -24,7 +29,7 @@ function(adaptra_compile_options target)
                                              -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${ADAPTRA_SANITIZE})
   endif()
-  if(ADAPTRA_CCACHE)
+  if(ADAPTRA_CCACHE AND NOT Kokkos_ENABLE_CUDA) # Kokkos chooses nvcc by the compiler being first in the command
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER ${ADAPTRA_CCACHE})
   endif()
 endfunction()

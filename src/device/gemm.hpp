@@ -33,13 +33,14 @@ struct GemmShape {
 /// in a call.
 class Gemm {
  public:
-  /// Scratch for products with bf16 matrices, in elements: the largest m*k of an A and m*n of a
-  /// bf16 C; a B is widened in slices of its columns, so `b` is at least its k and better some
+  /// Host: scratch for products with bf16 matrices, in elements: the largest m*k of an A and m*n of
+  /// a bf16 C; a B is widened in slices of its columns, so `b` is at least its k and better some
   /// hundred times that.
   struct Scratch {
     std::int64_t a = 0, b = 0, c = 0;
     static constexpr bool needed = host_accessible;  ///< GPUs multiply bf16 as it is
-    std::int64_t bytes() const { return needed ? 4 * (a + b + c) : 0; }
+    static constexpr std::int64_t library_bytes = std::int64_t{32} << 20;  ///< cuBLAS, sm_90
+    std::int64_t bytes() const { return needed ? 4 * (a + b + c) : library_bytes; }
   };
   Gemm(const Exec& exec, const Scratch& scratch);
   ~Gemm();

@@ -28,11 +28,18 @@ cublasOperation_t operation(Trans op) {
 
 struct Gemm::State {
   cublasHandle_t handle = nullptr;
+  Buffer<unsigned char> workspace;
 };
 
 Gemm::Gemm(const Exec& exec, const Scratch&) : state_(std::make_unique<State>()) {
   check(cublasCreate(&state_->handle), "cublasCreate");
   check(cublasSetStream(state_->handle, exec.cuda_stream()), "cublasSetStream");
+  // Ours, so that cuBLAS allocates nothing in a step and sums in the same order every time.
+  state_->workspace =
+      Buffer<unsigned char>(Kokkos::view_alloc(std::string("cuBLAS"), Kokkos::WithoutInitializing),
+                            static_cast<std::size_t>(Scratch::library_bytes));
+  check(cublasSetWorkspace(state_->handle, state_->workspace.data(), state_->workspace.extent(0)),
+        "cublasSetWorkspace");
 }
 
 Gemm::~Gemm() {

@@ -5,7 +5,6 @@
 
 #include "device/session.hpp"
 
-#include <cstring>
 #include <string>
 
 namespace adaptra::device {
@@ -30,16 +29,18 @@ void for_each(const Exec& exec, const std::string& label, std::int64_t count, co
   Kokkos::parallel_for(label, Policy(exec, 0, count), body);
 }
 
-/// Sets all bytes to zero, in the order of the execution space.
+/// data[i] = 0, in the order of the execution space.
 template <typename T>
 void clear(const Exec& exec, T* data, std::int64_t count) {
-  if constexpr (host_accessible) {
-    exec.fence();
-    std::memset(data, 0, static_cast<std::size_t>(count) * sizeof(T));
-  } else {
-    for_each(
-        exec, "clear", count, KOKKOS_LAMBDA(std::int64_t i) { data[i] = T(0); });
-  }
+  for_each(
+      exec, "clear", count, KOKKOS_LAMBDA(std::int64_t i) { data[i] = T(0); });
+}
+
+/// to[i] = To(from[i]).
+template <typename From, typename To>
+void convert(const Exec& exec, std::int64_t count, const From* from, To* to) {
+  for_each(
+      exec, "convert", count, KOKKOS_LAMBDA(std::int64_t i) { to[i] = To(from[i]); });
 }
 
 /// f(j) for j in [0, n), by the lanes of the team.

@@ -139,6 +139,25 @@ void tile_softmax_backward(const device::Exec& exec, const Config& config, const
       });
 }
 
+/// d_qkv's k and v of a sequence's heads from their float sums [heads, T, head channels]; target is
+/// the k of the first head at the first token.
+template <typename T>
+void store_key_value_gradients(const device::Exec& exec, const Config& config, const Batch& batch,
+                               std::int64_t heads, const float* dk, const float* dv, T* target) {
+  const std::int64_t channels = config.channels;
+  const int tokens = batch.tokens, width = config.head_channels();
+  device::for_rows(
+      exec, "attention_store", heads * tokens,
+      KOKKOS_LAMBDA(const device::Team& team, std::int64_t row) {
+        const std::int64_t head = row / tokens, token = row % tokens;
+        T* line = target + token * 3 * channels + head * width;
+        const float* from_k = dk + row * width;
+        const float* from_v = dv + row * width;
+        device::row_for(team, width, [&](int j) { line[j] = T(from_k[j]); });
+        device::row_for(team, width, [&](int j) { line[channels + j] = T(from_v[j]); });
+      });
+}
+
 template <typename T>
 void attention_forward(const device::Exec& exec, const device::Gemm& gemm, const Config& config,
                        const Batch& batch, const T* qkv, const Dropout& dropout,
@@ -189,31 +208,15 @@ void attention_backward(const device::Exec& exec, const device::Gemm& gemm, cons
     gemm.run<T, T>(Trans::no, Trans::no, {tile.rows, width, columns, tile.heads}, 1.0F,
                    {scratch.d_scores, columns, area}, {k, 3 * c, width}, 0.0F,
                    {d_qkv + (tile.first_row + tile.begin) * 3 * c + at_head, 3 * c, width});
-    if (tile.begin == 0) {
-      float* accumulator = scratch.accumulator;
-      device::for_each(
-          exec, "attention_clear", 2 * tile.heads * pair,
-          KOKKOS_LAMBDA(std::int64_t i) { accumulator[i] = 0; });
-    }
+    if (tile.begin == 0) device::clear(exec, scratch.accumulator, 2 * tile.heads * pair);
     gemm.run<T, float>(Trans::yes, Trans::no, {columns, width, tile.rows, tile.heads}, 1.0F,
                        {scratch.d_scores, columns, area}, {q, 3 * c, width}, 1.0F,
                        {dk, width, pair});
     gemm.run<T, float>(Trans::yes, Trans::no, {columns, width, tile.rows, tile.heads}, 1.0F,
                        {scratch.weights, columns, area}, {d_o, c, width}, 1.0F, {dv, width, pair});
     if (tile.columns() == batch.tokens) {  // the last tile: every row has its gradient
-      T* target = d_qkv + tile.first_row * 3 * c + c + at_head;
-      const std::int64_t heads = tile.heads, channels = c;
-      const int tokens = batch.tokens, head_width = config.head_channels();
-      device::for_rows(
-          exec, "attention_store", heads * tokens,
-          KOKKOS_LAMBDA(const device::Team& team, std::int64_t row) {
-            const std::int64_t head = row / tokens, token = row % tokens;
-            T* line = target + token * 3 * channels + head * head_width;
-            const float* from_k = dk + head * tokens * head_width + token * head_width;
-            const float* from_v = dv + head * tokens * head_width + token * head_width;
-            device::row_for(team, head_width, [&](int j) { line[j] = T(from_k[j]); });
-            device::row_for(team, head_width, [&](int j) { line[channels + j] = T(from_v[j]); });
-          });
+      store_key_value_gradients(exec, config, batch, tile.heads, dk, dv,
+                                d_qkv + tile.first_row * 3 * c + c + at_head);
     }
   });
 }

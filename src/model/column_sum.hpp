@@ -12,6 +12,24 @@ inline std::int64_t column_blocks(std::int64_t rows) {
   return (rows + column_block_rows - 1) / column_block_rows;
 }
 
+/// gradient[c] += partial[block, c], block by block; `distance` from one block's sums to the next.
+/// One team for some columns, so that a step has one kernel here and not one per block.
+inline void add_blocks(const device::Exec& exec, std::int64_t blocks, int columns, int distance,
+                       const float* partial, float* gradient) {
+  constexpr int width = 256;
+  device::for_rows(
+      exec, "column_sum", (columns + width - 1) / width,
+      KOKKOS_LAMBDA(const device::Team& team, std::int64_t tile) {
+        const int begin = static_cast<int>(tile) * width;
+        const int n = columns - begin < width ? columns - begin : width;
+        float* target = gradient + begin;
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          const float* sum = partial + block * distance + begin;
+          device::row_for(team, n, [&](int c) { target[c] += sum[c]; });
+        }
+      });
+}
+
 /// gradient[c] += sum over rows of dy[row, c]. partial: [column_blocks(rows), columns] scratch.
 template <typename T>
 void add_column_sum(const device::Exec& exec, std::int64_t rows, int columns, const T* dy,
@@ -30,11 +48,7 @@ void add_column_sum(const device::Exec& exec, std::int64_t rows, int columns, co
           device::row_for(team, columns, [&](int c) { sum[c] += float(line[c]); });
         }
       });
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const float* sum = partial + block * columns;
-    device::for_each(
-        exec, "column_sum", columns, KOKKOS_LAMBDA(std::int64_t c) { gradient[c] += sum[c]; });
-  }
+  add_blocks(exec, blocks, columns, columns, partial, gradient);
 }
 
 /// LayerNorm's own gradients: d_weight[c] += sum dy * xhat, d_bias[c] += sum dy.
@@ -65,15 +79,8 @@ void add_layernorm_gradients(const device::Exec& exec, std::int64_t rows, int ch
           });
         }
       });
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const float* weight_sum = partial + block * 2 * channels;
-    const float* bias_sum = weight_sum + channels;
-    device::for_each(
-        exec, "layernorm_gradient", channels, KOKKOS_LAMBDA(std::int64_t c) {
-          d_weight[c] += weight_sum[c];
-          d_bias[c] += bias_sum[c];
-        });
-  }
+  add_blocks(exec, blocks, channels, 2 * channels, partial, d_weight);
+  add_blocks(exec, blocks, channels, 2 * channels, partial + channels, d_bias);
 }
 
 }  // namespace adaptra::model

@@ -54,9 +54,8 @@ StageWork work_of(const Config& config, const StagePart& part, const Batch& batc
   work.backward_input = part.layers * (linear + 2.5 * attention);
   work.backward_weight = part.layers * linear;
   if (part.head) {
-    // F: logits and the gradient of their input; W: logits again and the gradient of the embedding.
-    work.forward += 2 * head_product_flops(config);
-    work.backward_weight += 2 * head_product_flops(config);
+    // All three products while the logits exist.
+    work.forward += 3 * head_product_flops(config);
   }
   if (part.embedding) {
     // Memory traffic rather than arithmetic: a few passes over M x C.
@@ -130,9 +129,9 @@ ActivationBlocks activation_blocks(const StagePart& part) {
   const int running = l > 0 ? 1 : 0;
   ActivationBlocks blocks;
   blocks.after_forward = {3 * l + 2 * head, l, l};
-  blocks.after_backward = {5 * l + head, l, 2 * l};
-  blocks.during_backward = {5 * l + 2 * running + head, l + running, 2 * l};
-  blocks.during_backward = max(blocks.during_backward, Blocks{3 * l + 3 * head, l, l});
+  blocks.after_backward = {5 * l, l, 2 * l};
+  blocks.during_backward = {5 * l + 2 * running, l + running, 2 * l};
+  blocks.during_backward = max(blocks.during_backward, Blocks{3 * l + 2 * head, l, l});
   return blocks;
 }
 

@@ -17,43 +17,47 @@ inline std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t padded_vocab
   return std::min(rows, std::max<std::int64_t>(32, fitting));
 }
 
-/// loss[row] = lse - logit of the target; lse is kept.
+/// loss[row] = log of the sum of exponentials - logit of the target: evaluation.
 inline void cross_entropy(const device::Exec& exec, std::int64_t rows, int vocabulary, int padded,
-                          const float* logits, const std::int32_t* targets, float* lse,
-                          float* loss) {
+                          const float* logits, const std::int32_t* targets, float* loss) {
   device::for_rows(
       exec, "cross_entropy", rows, KOKKOS_LAMBDA(const device::Team& team, std::int64_t row) {
         const float* line = logits + row * padded;
         const float top = device::row_max(team, vocabulary, [&](int v) { return line[v]; });
         const float sum = device::row_sum(team, vocabulary,
                                           [&](int v) { return device::exp_fast(line[v] - top); });
-        if (team.team_rank() == 0) {
-          const float log_sum = top + logf(sum);
-          lse[row] = log_sum;
-          loss[row] = log_sum - line[targets[row]];
-        }
+        if (team.team_rank() == 0) loss[row] = top + logf(sum) - line[targets[row]];
       });
 }
 
-/// d_logits = (softmax - one_hot(target)) * scale, 0 in the padding.
+/// The loss, and d_logits = (softmax - one_hot(target)) * scale with 0 in the padding: training.
+/// The exponentials are formed once, in place of the logits.
 template <typename T>
 void cross_entropy_gradient(const device::Exec& exec, std::int64_t rows, int vocabulary, int padded,
-                            const float* logits, const std::int32_t* targets, const float* lse,
-                            float scale, T* d_logits) {
+                            float* logits, const std::int32_t* targets, float scale, float* loss,
+                            T* d_logits) {
   device::for_rows(
       exec, "cross_entropy_gradient", rows,
       KOKKOS_LAMBDA(const device::Team& team, std::int64_t row) {
-        const float* line = logits + row * padded;
+        float* line = logits + row * padded;
         T* out = d_logits + row * padded;
-        const float log_sum = lse[row];
         const int target = targets[row];
-        const float at_target = (device::exp_fast(line[target] - log_sum) - 1.0F) * scale;
+        const float at_target = line[target];
+        const float top = device::row_max(team, vocabulary, [&](int v) { return line[v]; });
         team.team_barrier();
-        device::row_for(team, vocabulary,
-                        [&](int v) { out[v] = T(device::exp_fast(line[v] - log_sum) * scale); });
+        const float sum = device::row_sum(team, vocabulary, [&](int v) {
+          const float e = device::exp_fast(line[v] - top);
+          line[v] = e;
+          return e;
+        });
+        team.team_barrier();
+        device::row_for(team, vocabulary, [&](int v) { out[v] = T(line[v] / sum * scale); });
         device::row_for(team, padded - vocabulary, [&](int v) { out[vocabulary + v] = T(0.0F); });
         team.team_barrier();
-        if (team.team_rank() == 0) out[target] = T(at_target);
+        if (team.team_rank() == 0) {
+          out[target] = T((device::exp_fast(at_target - top) / sum - 1.0F) * scale);
+          loss[row] = top + logf(sum) - at_target;
+        }
       });
 }
 

@@ -28,6 +28,12 @@ struct Dropout {
   }
 };
 
+/// sum[i] += term[i].
+inline void add(const device::Exec& exec, std::int64_t count, const float* term, float* sum) {
+  device::for_each(
+      exec, "add", count, KOKKOS_LAMBDA(std::int64_t i) { sum[i] += term[i]; });
+}
+
 /// y[M,N] += bias[N].
 template <typename T>
 void add_bias(const device::Exec& exec, std::int64_t rows, int columns, const float* bias, T* y) {

@@ -58,6 +58,7 @@ void adamw_update(const device::Exec& exec, std::int64_t pieces, const Piece* li
   device::for_rows(
       exec, "adamw", pieces, KOKKOS_LAMBDA(const device::Team& team, std::int64_t p) {
         const std::int64_t begin = list[p].offset;
+        T* const narrow = copy;  // named here: nvcc captures nothing inside a constexpr if
         const float decay = list[p].decayed != 0 ? keep : 1.0F;
         device::row_for(team, list[p].elements, [&](int i) {
           const float g = gradient[begin + i] * scale;
@@ -68,7 +69,7 @@ void adamw_update(const device::Exec& exec, std::int64_t pieces, const Piece* li
           first_moment[begin + i] = m;
           second_moment[begin + i] = v;
           weight[begin + i] = w;
-          if constexpr (!std::is_same_v<T, float>) copy[begin + i] = T(w);
+          if constexpr (!std::is_same_v<T, float>) narrow[begin + i] = T(w);
         });
       });
 }

@@ -94,7 +94,6 @@ struct MicrobatchState {
   std::vector<LayerState<T>> layers;
   T* head_x = nullptr;   // [M,C] input of the final LayerNorm
   T* head_dh = nullptr;  // [M,C] gradient of its output
-  T* head_h = nullptr;   // [M,C] its output, for W
   int token_groups = 0;
   double loss_scale = 0;
 };
@@ -176,7 +175,6 @@ class StageModelOf final : public StageModel {
   void layer_discard(LayerState<T>& state);
   void head_forward(MicrobatchState<T>& state, const Microbatch& microbatch, Purpose purpose);
   void head_logits(const T* h, std::int64_t begin, std::int64_t rows);
-  void head_weight_gradient(MicrobatchState<T>& state, const Microbatch& microbatch);
   void run_forward(const Microbatch& microbatch, const void* input, void* output, Purpose purpose);
   void embedding_gradient(MicrobatchState<T>& state, const Microbatch& microbatch, const T* dx);
 
@@ -214,7 +212,7 @@ class StageModelOf final : public StageModel {
   AttentionScratch<T> attention_scratch() const;
 
   // Statistics of a place: per layer mean1 rstd1 mean2 rstd2 [M] and lse [B,H,T]; head: mean rstd
-  // lse [M].
+  // [M].
   float* layer_stats(const Microbatch& mb, int layer) const {
     return floats_.data() + mb.place * statistics_.floats + layer * rows_ * (4 + config_.heads);
   }
@@ -351,11 +349,8 @@ void StageModelOf<T>::initialise_weights() {
 template <typename T>
 void StageModelOf<T>::weights_changed() {
   if constexpr (!std::is_same_v<T, float>) {
-    const float* from = weights_.data();
-    T* to = copies_.data();
-    device::for_each(
-        exec_, "weights_to_bf16", static_cast<std::int64_t>(weights_.extent(0)),
-        KOKKOS_LAMBDA(std::int64_t i) { to[i] = T(from[i]); });
+    device::convert(exec_, static_cast<std::int64_t>(weights_.extent(0)), weights_.data(),
+                    copies_.data());
   }
 }
 
@@ -522,54 +517,36 @@ template <typename T>
 void StageModelOf<T>::head_forward(MicrobatchState<T>& state, const Microbatch& microbatch,
                                    Purpose purpose) {
   const int c = config_.channels, v = config_.vocabulary, padded = config_.padded_vocabulary();
-  float *mean = head_stats(microbatch), *rstd = mean + rows_, *lse = rstd + rows_;
+  float *mean = head_stats(microbatch), *rstd = mean + rows_;
   const std::int32_t* targets = target_memory(microbatch);
   T* h = narrow_a_.data();
+  float* d_embedding = part_.embedding ? tied_other_.data() : gradient(0);
   layernorm_forward(exec_, rows_, c, state.head_x, weight(lnf_w_), weight(lnf_b_), h, mean, rstd);
   const std::int64_t chunk = head_chunk_rows(rows_, padded);
   for (std::int64_t begin = 0; begin < rows_; begin += chunk) {
     const std::int64_t n = std::min(chunk, rows_ - begin);
     head_logits(h, begin, n);
-    cross_entropy(exec_, n, v, padded, logits_.data(), targets + begin, lse + begin,
-                  row_loss_.data() + begin);
-    if (purpose == Purpose::evaluation) continue;
+    if (purpose == Purpose::evaluation) {
+      cross_entropy(exec_, n, v, padded, logits_.data(), targets + begin, row_loss_.data() + begin);
+      continue;
+    }
+    // Both gradients are formed while the chunk of logits exists: nothing of size V is kept, and
+    // the logits, a large part of a small model's work, are not formed twice.
     T* d_logits = nullptr;
     if constexpr (std::is_same_v<T, float>) {
       d_logits = logits_.data();
     } else {
       d_logits = d_logits_.data();
     }
-    cross_entropy_gradient(exec_, n, v, padded, logits_.data(), targets + begin, lse + begin,
-                           static_cast<float>(state.loss_scale), d_logits);
+    cross_entropy_gradient(exec_, n, v, padded, logits_.data(), targets + begin,
+                           static_cast<float>(state.loss_scale), row_loss_.data() + begin,
+                           d_logits);
     gemm_.run<T, T>(Trans::no, Trans::no, {n, c, padded}, 1.0F, {d_logits, padded}, {copy(0), c},
                     0.0F, {state.head_dh + begin * c, c});
+    gemm_.run<T, float>(Trans::yes, Trans::no, {padded, c, n}, 1.0F, {d_logits, padded},
+                        {h + begin * c, c}, 1.0F, {d_embedding, c});
   }
   sum_losses(exec_, rows_, row_loss_.data(), losses_.data() + microbatch.index);
-}
-
-template <typename T>
-void StageModelOf<T>::head_weight_gradient(MicrobatchState<T>& state,
-                                           const Microbatch& microbatch) {
-  const int c = config_.channels, v = config_.vocabulary, padded = config_.padded_vocabulary();
-  const float* lse = head_stats(microbatch) + 2 * rows_;
-  const std::int32_t* targets = target_memory(microbatch);
-  float* target = part_.embedding ? tied_other_.data() : gradient(0);
-  const std::int64_t chunk = head_chunk_rows(rows_, padded);
-  for (std::int64_t begin = 0; begin < rows_; begin += chunk) {
-    const std::int64_t n = std::min(chunk, rows_ - begin);
-    head_logits(state.head_h, begin, n);
-    T* d_logits = nullptr;
-    if constexpr (std::is_same_v<T, float>) {
-      d_logits = logits_.data();
-    } else {
-      d_logits = d_logits_.data();
-    }
-    cross_entropy_gradient(exec_, n, v, padded, logits_.data(), targets + begin, lse + begin,
-                           static_cast<float>(state.loss_scale), d_logits);
-    gemm_.run<T, float>(Trans::yes, Trans::no, {padded, c, n}, 1.0F, {d_logits, padded},
-                        {state.head_h + begin * c, c}, 1.0F, {target, c});
-  }
-  pools_.one.give(state.head_h);
 }
 
 template <typename T>
@@ -582,9 +559,7 @@ void StageModelOf<T>::run_forward(const Microbatch& microbatch, const void* inpu
     embed(exec_, rows_, batch_.tokens, c, token_memory(microbatch), copy(0), copy(wpe_),
           dropout(microbatch, 0, site_embedding, purpose), x);
   } else {
-    const T* in = static_cast<const T*>(input);
-    device::for_each(
-        exec_, "copy_input", rows_ * c, KOKKOS_LAMBDA(std::int64_t i) { x[i] = in[i]; });
+    device::convert(exec_, rows_ * c, static_cast<const T*>(input), x);
   }
   for (int l = 0; l < part_.layers; ++l) {
     LayerState<T>& layer = state.layers[static_cast<std::size_t>(l)];
@@ -621,11 +596,8 @@ void StageModelOf<T>::backward_input(const Microbatch& microbatch, const void* o
   const T* up = static_cast<const T*>(output_gradient);
   if (part_.head) {
     const float *mean = head_stats(microbatch), *rstd = mean + rows_;
-    state.head_h = pools_.one.take();
     add_layernorm_gradients(exec_, rows_, c, state.head_dh, state.head_x, mean, rstd,
                             partial_.data(), gradient(lnf_w_), gradient(lnf_b_));
-    layernorm_again(exec_, rows_, c, state.head_x, weight(lnf_w_), weight(lnf_b_), mean, rstd,
-                    state.head_h);
     layernorm_backward<T>(exec_, rows_, c, state.head_dh, state.head_x, weight(lnf_w_), mean, rstd,
                           nullptr, narrow_c_.data());
     pools_.one.give(state.head_x);
@@ -655,7 +627,6 @@ void StageModelOf<T>::embedding_gradient(MicrobatchState<T>& state, const Microb
 template <typename T>
 void StageModelOf<T>::backward_weight(const Microbatch& microbatch) {
   MicrobatchState<T>& state = states_[static_cast<std::size_t>(microbatch.place)];
-  if (part_.head) head_weight_gradient(state, microbatch);
   for (int l = part_.layers - 1; l >= 0; --l) {
     layer_weight_gradients(l, state.layers[static_cast<std::size_t>(l)]);
   }
@@ -670,11 +641,8 @@ std::vector<double> StageModelOf<T>::losses() {
 
 template <typename T>
 void StageModelOf<T>::add_tied() {
-  float* own = gradients_.data();
-  const float* other = tied_other_.data();
-  device::for_each(
-      exec_, "add_tied", static_cast<std::int64_t>(tied_other_.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t i) { own[i] += other[i]; });
+  add(exec_, static_cast<std::int64_t>(tied_other_.extent(0)), tied_other_.data(),
+      gradients_.data());
 }
 
 template <typename T>

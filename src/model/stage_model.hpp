@@ -4,8 +4,9 @@
 //   F  activations in, activations out; keeps what B needs;
 //   B  gradient of the output in, gradient of the input out; keeps what W needs;
 //   W  adds the weights' gradients and frees the microbatch.
-// Biases and LayerNorms get their gradients in B. Ops only enqueue work on the stage's execution
-// space; nothing in F, B, W, or the optimizer allocates, fences or copies between host and device.
+// Biases and LayerNorms get their gradients in B, the head its weights' in F, while the logits
+// exist. Ops only enqueue work on the stage's execution space; nothing in F, B, W, or the optimizer
+// allocates, fences or copies between host and device.
 //
 // The same bits come out whatever the split into stages and whenever W runs: sums over microbatches
 // are in the order of the microbatches (the plan keeps that order for B and for W), everything else

@@ -45,7 +45,7 @@ StatisticsSizes StatisticsSizes::of(const Config& config, const StagePart& part,
                                     const Batch& batch) {
   const std::int64_t m = batch.rows();
   StatisticsSizes sizes;
-  sizes.floats = part.layers * m * (4 + config.heads) + (part.head ? 3 * m : 0);
+  sizes.floats = part.layers * m * (4 + config.heads) + (part.head ? 2 * m : 0);
   sizes.integers = (part.embedding ? 4 * m + 1 : 0) + (part.head ? m : 0);
   return sizes;
 }

@@ -30,7 +30,7 @@ struct WorkspaceSizes {
 
 /// Per microbatch in flight, in elements.
 struct StatisticsSizes {
-  std::int64_t floats = 0;    ///< per layer 4 M + H M; head 3 M
+  std::int64_t floats = 0;    ///< per layer 4 M + H M; head 2 M
   std::int64_t integers = 0;  ///< tokens and their groups, targets
 
   static StatisticsSizes of(const Config& config, const StagePart& part, const Batch& batch);

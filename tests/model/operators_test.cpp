@@ -190,16 +190,20 @@ TEST(CrossEntropy, LossAndGradientWithMaskedPadding) {
     }
     return losses;
   };
-  std::vector<float> lse(rows), loss(rows), d(rows * padded, 7);
+  std::vector<float> loss(rows), d(rows * padded, 7);
   double total = 0;
-  cross_entropy(exec, rows, vocabulary, padded, logits_f.data(), targets.data(), lse.data(),
-                loss.data());
+  cross_entropy(exec, rows, vocabulary, padded, logits_f.data(), targets.data(), loss.data());
   sum_losses(exec, rows, loss.data(), &total);
   const auto expected = loss_of(logits);
   expect_near(loss, expected, 1e-5, "loss");
   EXPECT_NEAR(total, expected[0] + expected[1] + expected[2], 1e-5);
-  cross_entropy_gradient(exec, rows, vocabulary, padded, logits_f.data(), targets.data(),
-                         lse.data(), 0.5F, d.data());
+  std::vector<float> in_place = logits_f, same_loss(rows);
+  cross_entropy_gradient(exec, rows, vocabulary, padded, logits_f.data(), targets.data(), 0.5F,
+                         same_loss.data(), d.data());
+  expect_near(same_loss, expected, 1e-5, "loss");
+  cross_entropy_gradient(exec, rows, vocabulary, padded, in_place.data(), targets.data(), 0.5F,
+                         same_loss.data(), in_place.data());
+  EXPECT_EQ(in_place, d);
   expect_near(d, finite_difference(loss_of, logits, Values(rows, 0.5)), 1e-5, "d_logits");
 }
 

