@@ -4,6 +4,7 @@
 #include "core/text.hpp"
 #include "deck/keys.hpp"
 #include "deck/read.hpp"
+#include "device/host_copy.hpp"
 #include "driver/run_folder.hpp"
 #include "mpi/agree.hpp"
 
@@ -27,32 +28,11 @@ Checkpoints::Checkpoints(const mpi::Communicator& world, const deck::Deck& deck,
   writer_ = std::make_unique<checkpoint::Writer>(comm_, folder_, std::move(settings));
 }
 
-namespace {
-
-using DeviceFloats =
-    Kokkos::View<float*, Kokkos::LayoutRight, device::Memory, Kokkos::MemoryUnmanaged>;
-using HostFloats = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-
-// Where the host can reach the memory of the device, that memory; else a copy of it in `copy`.
-std::span<float> on_host(std::span<float> data, std::vector<float>& copy) {
-  if constexpr (device::host_accessible) return data;
-  copy.resize(data.size());
-  Kokkos::deep_copy(HostFloats(copy.data(), copy.size()), DeviceFloats(data.data(), data.size()));
-  return copy;
-}
-
-void back_to_device(std::vector<float>& copy, std::span<float> data) {
-  if constexpr (device::host_accessible) return;
-  Kokkos::deep_copy(DeviceFloats(data.data(), data.size()), HostFloats(copy.data(), copy.size()));
-}
-
-}  // namespace
-
 std::vector<checkpoint::TensorPart> Checkpoints::parts() {
   model_.finish();
   std::vector<checkpoint::TensorPart> all;
-  const auto add = [&](const char* group, std::span<float> device, std::vector<float>& copy) {
-    const auto buffer = on_host(device, copy);
+  const auto add = [&](const char* group, std::span<float> values, std::vector<float>& copy) {
+    const auto buffer = device::on_host(values, copy);
     for (const auto& parameter : model_.parameters()) {
       all.push_back({group, parameter.name, parameter.shape,
                      buffer.subspan(static_cast<std::size_t>(parameter.offset),
@@ -124,9 +104,9 @@ ResumePoint Checkpoints::resume(const std::string& from, std::uint64_t fingerpri
   });
   compare_decks(saved, file.string());
   const auto loaded = checkpoint::load(comm_, file, parts());
-  back_to_device(host_weights_, model_.weights());
-  back_to_device(host_moment1_, model_.first_moments());
-  back_to_device(host_moment2_, model_.second_moments());
+  device::back_to_device(host_weights_, model_.weights());
+  device::back_to_device(host_moment1_, model_.first_moments());
+  device::back_to_device(host_moment2_, model_.second_moments());
   model_.weights_changed();
   ResumePoint at;
   at.step = saved.step;

@@ -5,6 +5,7 @@
 #include "core/text.hpp"
 #include "data/token_source.hpp"
 #include "deck/read.hpp"
+#include "device/host_copy.hpp"
 #include "device/session.hpp"
 #include "driver/checkpoints.hpp"
 #include "driver/links.hpp"
@@ -313,7 +314,11 @@ void TrainingRun::join_tied_embedding() {
   if (!topology_.first_stage() && !topology_.last_stage()) return;
   if (topology_.layout().pipeline > 1) {
     const int peer = topology_.first_stage() ? topology_.layout().pipeline - 1 : 0;
-    transport::exchange(wire_, peer, model().tied_own(), model().tied_other()).throw_if_error();
+    std::vector<float> own, other;
+    transport::exchange(wire_, peer, device::on_host(model().tied_own(), own),
+                        device::on_host(model().tied_other(), other))
+        .throw_if_error();
+    device::back_to_device(other, model().tied_other());
   }
   model().add_tied();
 }
@@ -321,7 +326,9 @@ void TrainingRun::join_tied_embedding() {
 void TrainingRun::reduce_replicas() {
   if (topology_.layout().data == 1) return;
   model().finish();
-  reducer_->sum(model().gradients()).throw_if_error();
+  std::vector<float> copy;
+  reducer_->sum(device::on_host(model().gradients(), copy)).throw_if_error();
+  device::back_to_device(copy, model().gradients());
 }
 
 StepSummary TrainingRun::run_step(std::int64_t step) {
