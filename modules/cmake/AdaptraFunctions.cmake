@@ -137,4 +137,15 @@ function(adaptra_install)
   install(FILES ${PROJECT_BINARY_DIR}/AdaptraConfig.cmake ${PROJECT_BINARY_DIR}/AdaptraConfigVersion.cmake
                 ${modules} DESTINATION ${package})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/inputs DESTINATION ${CMAKE_INSTALL_DATADIR}/adaptra)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/adaptra
+          USE_SOURCE_PERMISSIONS COMPONENT environment)
+  # Modulefiles name the prefix, which is known for certain only while installing.
+  install(CODE "
+    set(PROJECT_VERSION ${PROJECT_VERSION})
+    set(CMAKE_INSTALL_BINDIR ${CMAKE_INSTALL_BINDIR})
+    set(CMAKE_INSTALL_DATADIR ${CMAKE_INSTALL_DATADIR})
+    set(folder \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/adaptra/modulefiles/adaptra)
+    configure_file(${PROJECT_SOURCE_DIR}/modules/environment/adaptra.lua.in \${folder}/${PROJECT_VERSION}.lua @ONLY)
+    configure_file(${PROJECT_SOURCE_DIR}/modules/environment/adaptra.tcl.in \${folder}/${PROJECT_VERSION} @ONLY)"
+    COMPONENT environment)
 endfunction()
