@@ -51,7 +51,7 @@ heads = 4
 vocabulary = 300
 context_tokens = 64
 [training]
-steps = 100
+steps = 300
 microbatches = 6
 microbatch_sequences = 8
 [parallel]
@@ -125,7 +125,7 @@ TEST_F(Rails, WhateverHappensToARailTheBitsAreTheSame) {
   const auto healthy = train("healthy");
   ASSERT_EQ(healthy.code, 0) << healthy.out << healthy.err;
   EXPECT_THAT(healthy.out, testing::HasSubstr("tcp on rail0, tcp on rail1"));
-  ASSERT_EQ(steps_of("healthy"), 101);
+  ASSERT_EQ(steps_of("healthy"), 301);
 
   const auto throttled =
       train_with("throttled", {{20, "rate h0 rail0 50mbit"}, {50, "rate h0 rail0 off"}});
