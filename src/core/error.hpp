@@ -11,7 +11,7 @@
 
 namespace adaptra {
 
-/// Exit codes of every program (docs/README: "Exit codes"). A launcher may replace them by 128 +
+/// Exit codes of every program (docs/quickstart.md). A launcher may replace them by 128 +
 /// signal.
 enum class ExitCode : int {
   done = 0,
